@@ -1,0 +1,28 @@
+"""Hypothesis profiles, and the devices that tensor tests run on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from hypothesis import settings
+
+# No deadline anywhere: the first call of a torch operation takes far longer than the next.
+settings.register_profile("dev", max_examples=30, deadline=None)
+settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("thorough", max_examples=500, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+def devices() -> list[str]:
+    """The CPU, and each kind of accelerator that this torch can use."""
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return [name for name, is_present in present.items() if is_present]
+
+
+# Of session scope, so that property tests may take it: Hypothesis rejects fixtures made anew per test.
+@pytest.fixture(scope="session", params=devices())
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Every torch device present, one after the other."""
+    return torch.device(request.param)

@@ -1,0 +1,122 @@
+"""The documentation's Python blocks run, each in a fresh namespace and an empty directory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+NOT_RUN = "<!-- not run -->"
+FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>.*)$")
+
+
+class Block(NamedTuple):
+    """A fenced block: its first line's number, its info string, its text, and the line of prose before it."""
+
+    line: int
+    info: str
+    text: str
+    before: str
+
+    @property
+    def is_python(self) -> bool:
+        return self.info.split()[:1] == ["python"]
+
+    @property
+    def runs(self) -> bool:
+        return self.is_python and self.before != NOT_RUN
+
+
+def blocks(markdown: str) -> list[Block]:
+    """Every fenced block of a Markdown text."""
+    found, opening, before, content = [], None, "", list[str]()
+    for number, line in enumerate(markdown.splitlines(), start=1):
+        fence = FENCE.match(line)
+        if opening is None:
+            if fence:
+                opening, start, content = fence, number + 1, []
+            elif line.strip():
+                before = line.strip()
+        elif fence and not fence["info"].strip() and fence["ticks"].startswith(opening["ticks"]):
+            found.append(Block(start, opening["info"].strip(), "\n".join(content), before))
+            opening, before = None, ""
+        else:
+            content.append(line.removeprefix(opening["indent"]))
+    if opening is not None:
+        raise ValueError(f"the block that begins on line {start} is not closed")
+    return found
+
+
+def documents() -> list[Path]:
+    return [path for path in (README, *sorted(ROOT.glob("docs/*.md"))) if path.exists()]
+
+
+def examples() -> list[pytest.ParameterSet]:
+    return [
+        pytest.param(path, block, id=f"{path.relative_to(ROOT)}:{block.line}")
+        for path in documents()
+        for block in blocks(path.read_text(encoding="utf-8"))
+        if block.runs
+    ]
+
+
+def run(path: Path, block: Block) -> None:
+    # The blank lines make a traceback point at the document's own line.
+    code = compile("\n" * (block.line - 1) + block.text, str(path), "exec")
+    exec(code, {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize(("path", "block"), examples())
+def test_the_example_runs(path: Path, block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    run(path, block)
+
+
+def test_the_readme_has_an_example() -> None:
+    assert README.exists()
+    assert any(block.runs for block in blocks(README.read_text(encoding="utf-8")))
+
+
+PAGE = f"""
+```python
+a = 1
+```
+```console
+nox
+```
+
+{NOT_RUN}
+
+```python
+raise SystemExit
+```
+  ~~~python title="indented"
+  b = 2
+  ```
+  ~~~
+"""
+
+
+def test_python_blocks_are_found_and_marked_ones_left_out() -> None:
+    found = blocks(PAGE)
+    assert [block.text for block in found] == ["a = 1", "nox", "raise SystemExit", "b = 2\n```"]
+    assert [block.runs for block in found] == [True, False, False, True]
+    assert found[0].line == 3
+
+
+def test_an_unclosed_block_is_an_error() -> None:
+    with pytest.raises(ValueError, match="line 2 is not closed"):
+        blocks("```python\na = 1\n")
+
+
+def test_a_failing_block_names_its_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    with pytest.raises(ZeroDivisionError) as caught:
+        run(page, Block(line=7, info="python", text="x = 1\nx / 0", before=""))
+    assert Path(caught.traceback[-1].path) == page
+    assert caught.traceback[-1].lineno + 1 == 8
