@@ -1,0 +1,150 @@
+"""The direction of dependencies, checked from the source text: `python tests/architecture.py [root]`.
+
+    sesn layers <- sesn.baselines <- sesn.models <- harness.methods, records <- stages <- harness.cli
+
+A module may import its own layer and those before it; a stage may not import another stage.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Each layer's modules, the lowest first. A package stands for what is in it unless a longer name is listed.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("sesn",),
+    ("sesn.baselines",),
+    ("sesn.models",),
+    ("harness", "harness.methods", "harness.records"),
+    (
+        "harness.bench",
+        "harness.check",
+        "harness.data",
+        "harness.paper",
+        "harness.plan",
+        "harness.report",
+        "harness.run",
+        "harness.store",
+        "harness.strategies",
+    ),
+    ("harness.__main__", "harness.cli"),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+STAGES = frozenset(LAYERS[-2])
+#: The stages that read datasets. No other stage imports a stage.
+STAGE_IMPORTS = frozenset({("harness.run", "harness.data"), ("harness.check", "harness.data")})
+
+#: What `pip install sesn` brings. Everything else (pandas, matplotlib, ...) belongs to the harness.
+LIBRARY_NEEDS = frozenset({"torch", "numpy"})
+MAY_DRAW = frozenset({"harness.report", "harness.check"})
+MOST_LINES = 400
+
+
+def violations(root: Path) -> list[str]:
+    """Every breach of the rules under `root`, worded for a reader; empty when all is well."""
+    packages = {module_name(root, path): path for top in ("sesn", "harness") for path in sources(root / top)}
+    found = [
+        f"{path.relative_to(root)}:{line}: {breach}"
+        for module, path in packages.items()
+        for line, breach in breaches(module, path, frozenset(packages) | RANK.keys())
+    ]
+    return found + overlong(root)
+
+
+def sources(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def module_name(root: Path, path: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def breaches(module: str, path: Path, modules: frozenset[str]) -> Iterator[tuple[int, str]]:
+    home = placed(module)
+    if home == "harness" != module:
+        yield 1, f"{module} has no place yet: name it in LAYERS of tests/architecture.py"
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if is_print(node) and home.startswith("sesn"):
+            yield node.lineno, f"{module} prints: the library returns values, its callers print"
+        for target in imported(node, package_of(module, path), modules):
+            if reason := forbidden(home, target):
+                yield node.lineno, f"{module} imports {target}: {reason}"
+
+
+def placed(module: str) -> str:
+    """The longest name in LAYERS that the module is, or lies in: sesn.models.wrn -> sesn.models."""
+    while module not in RANK:
+        module = module.rpartition(".")[0]
+    return module
+
+
+def forbidden(home: str, target: str) -> str | None:
+    """Why a module placed at `home` may not import `target`, or None if it may."""
+    top = target.partition(".")[0]
+    if top not in RANK:
+        return forbidden_outside(home, top)
+    goal = placed(target)
+    if RANK[goal] > RANK[home]:
+        return f"{goal} stands above {home}"
+    if goal != home and {goal, home} <= STAGES and (home, goal) not in STAGE_IMPORTS:
+        return "a stage does not import another stage; harness.cli joins them"
+    return None
+
+
+def forbidden_outside(home: str, top: str) -> str | None:
+    if home.startswith("sesn") and top not in LIBRARY_NEEDS | sys.stdlib_module_names:
+        return f"the library uses only {' and '.join(sorted(LIBRARY_NEEDS))} beside the standard library"
+    if top == "matplotlib" and home not in MAY_DRAW:
+        return f"only {' and '.join(sorted(MAY_DRAW))} draw"
+    return None
+
+
+def package_of(module: str, path: Path) -> str:
+    return module if path.name == "__init__.py" else module.rpartition(".")[0]
+
+
+def imported(node: ast.AST, package: str, modules: frozenset[str]) -> Iterator[str]:
+    """The modules that one statement imports, wherever in the file it stands."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = absolute(node, package)
+        # `from harness import run` imports the module harness.run; `from sesn import ScaleConv` imports sesn.
+        yield from sorted({name if (name := f"{base}.{a.name}") in modules else base for a in node.names})
+
+
+def absolute(node: ast.ImportFrom, package: str) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+    return ".".join([*parents, *([node.module] if node.module else [])])
+
+
+def is_print(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+
+
+def overlong(root: Path) -> list[str]:
+    paths = [path for top in ("sesn", "harness", "tests") for path in sources(root / top)]
+    paths += sorted(root.glob("*.py"))
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    return [
+        f"{path.relative_to(root)}:{lines}: {lines} lines; a file has at most {MOST_LINES}, split it"
+        for path, lines in lengths.items()
+        if lines > MOST_LINES
+    ]
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
+    found = violations(root)
+    print("\n".join(found) or "import direction: ok")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

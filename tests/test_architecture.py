@@ -1,0 +1,90 @@
+"""The architecture's rules hold here, and the checker sees each of them broken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import architecture
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+def test_this_repository_keeps_the_rules() -> None:
+    assert architecture.violations(ROOT) == []
+
+
+def test_the_check_of_this_repository_looks_at_its_files() -> None:
+    assert len(architecture.sources(ROOT / "sesn")) > 1
+    assert len(architecture.sources(ROOT / "harness")) > 1
+
+
+ALLOWED = {
+    "library": ("sesn/conv.py", "import torch\nimport numpy as np\nfrom sesn.basis import basis_a\n"),
+    "facade": ("sesn/__init__.py", "from sesn.conv import ScaleConv as ScaleConv\n"),
+    "baseline": ("sesn/baselines/dss.py", "from sesn import ScaleConv\n"),
+    "model": ("sesn/models/wrn.py", "from sesn.baselines import dss\n"),
+    "methods": ("harness/methods.py", "from sesn.models import wrn\n"),
+    "own stage": ("harness/report/page.py", "from . import figures\n"),
+    "figures": ("harness/report/figures.py", "import matplotlib\nfrom harness import records\n"),
+    "run reads data": ("harness/run/training.py", "from harness.data import mnist\n"),
+    "check reads data": ("harness/check/picture.py", "import matplotlib\nfrom harness import data\n"),
+    "command line": ("harness/cli.py", "from harness import plan, run, store\nprint()\n"),
+    "a method named print": ("sesn/pool.py", "class A:\n    def show(self):\n        self.print()\n"),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), ALLOWED.values(), ids=ALLOWED)
+def test_what_is_allowed_passes(tmp_path: Path, path: str, text: str) -> None:
+    assert architecture.violations(tree(tmp_path, {path: text})) == []
+
+
+PLANTED = {
+    "library imports harness": ("sesn/conv.py", "import harness\n", "harness"),
+    "library imports a stage": ("sesn/models/wrn.py", "from harness.run import x\n", "harness.run"),
+    "library imports pandas": ("sesn/conv.py", "import pandas as pd\n", "pandas"),
+    "library imports matplotlib": ("sesn/conv.py", "from matplotlib import pyplot\n", "matplotlib"),
+    "library imports an extra": ("sesn/basis.py", "import scipy.special\n", "torch"),
+    "hidden in a function": ("sesn/conv.py", "def f():\n    import pandas\n", "pandas"),
+    "library prints": ("sesn/conv.py", "def f():\n    print(1)\n", "prints"),
+    "layer imports baseline": ("sesn/conv.py", "from sesn.baselines.dss import D\n", "above"),
+    "facade imports models": ("sesn/__init__.py", "import sesn.models\n", "above"),
+    "baseline imports model": ("sesn/baselines/dss.py", "from sesn.models import wrn\n", "above"),
+    "relative": ("sesn/baselines/dss.py", "from ..models import wrn\n", "above"),
+    "methods import a stage": ("harness/methods.py", "from harness import plan\n", "above"),
+    "stage imports stage": ("harness/run/timing.py", "from harness.store import append\n", "cli"),
+    "report imports data": ("harness/report/page.py", "import harness.data.mnist\n", "cli"),
+    "data imports run": ("harness/data/mnist.py", "from harness.run import x\n", "cli"),
+    "stage imports the command line": ("harness/plan.py", "from harness.cli import app\n", "above"),
+    "run draws": ("harness/run/timing.py", "import matplotlib.pyplot\n", "draw"),
+    "command line draws": ("harness/cli.py", "import matplotlib\n", "draw"),
+    "a module without a place": ("harness/utils.py", "x = 1\n", "LAYERS"),
+    "too long": ("harness/plan.py", "x = 1\n" * 401, "401 lines"),
+    "too long a test": ("tests/test_x.py", "x = 1\n" * 401, "401 lines"),
+}
+
+
+@pytest.mark.parametrize(("path", "text", "word"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, word: str) -> None:
+    found = architecture.violations(tree(tmp_path, {path: text}))
+    assert len(found) == 1
+    assert found[0].startswith(path)
+    assert word in found[0]
+
+
+def test_the_script_that_lint_runs_fails_on_a_violation(tmp_path: Path) -> None:
+    tree(tmp_path, {"sesn/conv.py": "import pandas\n"})
+    command = [sys.executable, architecture.__file__, str(tmp_path)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 1
+    assert "sesn/conv.py:1: sesn.conv imports pandas" in finished.stdout
