@@ -1,0 +1,69 @@
+"""Everything that is run on this repository: `nox` checks it, `nox -l` lists the rest.
+
+Arguments after `--` go to the tool: `nox -s tests -- -k basis -n 0`.
+"""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.reuse_venv = "yes"
+# pip, not uv: constraints.txt was resolved by pip, and decides which torch build is taken.
+nox.options.default_venv_backend = "virtualenv"
+
+#: Two workers with one thread each: small tensors gain nothing from threads inside an operation.
+TWO_WORKERS = ("-n", "2")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+
+def install(session: nox.Session, *what: str) -> None:
+    """Install into the session's environment, at the versions of constraints.txt."""
+    session.install("-c", "constraints.txt", *what)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff's rules and format, and the direction of imports; `-- --fix` repairs what it can."""
+    install(session, "ruff")
+    session.run("ruff", "check", ".", *session.posargs)
+    # `--fix` is asked of the formatter by leaving its `--check` out.
+    session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]), ".")
+    session.run("python", "tests/architecture.py")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy in strict mode on sesn, harness and this file."""
+    install(session, "-e", ".[dev]")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The quick tests; a later `-m` or `-n` after `--` wins."""
+    install(session, "-e", ".[harness,test]")
+    session.run("pytest", "-m", "not slow", *TWO_WORKERS, *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(default=False)
+def thorough(session: nox.Session) -> None:
+    """Every test, the slow ones too, with many more examples per property."""
+    install(session, "-e", ".[harness,test]")
+    env = {**ONE_THREAD, "HYPOTHESIS_PROFILE": "thorough"}
+    session.run("pytest", *TWO_WORKERS, *session.posargs, env=env)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Time the layers against the textbook form and an ordinary convolution; prints a table."""
+    install(session, "-e", ".[harness]")
+    session.run("python", "-m", "harness.bench", *session.posargs)
+
+
+@nox.session(default=False)
+def reproduce(session: nox.Session) -> None:
+    """Run the main job on embedded data."""
+    install(session, "-e", ".[harness]")
+    session.run("sesn", "reproduce", *session.posargs)
