@@ -1,0 +1,95 @@
+"""Argument checks. Every message names the argument, gives its value, says the rule and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def complaint(name: str, value: object, rule: str, remedy: str = "") -> str:
+    """Word an error: "`kernel_size` (=4) must be odd; use 3 or 5"."""
+    return f"`{name}` (={value!r}) must be {rule}" + (f"; {remedy}" if remedy else "")
+
+
+def require(condition: bool, name: str, value: object, rule: str, remedy: str = "") -> None:
+    """Raise a ValueError worded by `complaint` unless the condition holds."""
+    if not condition:
+        raise ValueError(complaint(name, value, rule, remedy))
+
+
+def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
+    """Return `value` as an int, or say that it must be a whole number >= least."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(complaint(name, value, "a whole number", remedy))
+    number = int(value.__index__())
+    require(number >= least, name, value, f"at least {least}", remedy)
+    return number
+
+
+def odd(name: str, value: Any) -> int:
+    """Return `value` as an odd int >= 1: only odd windows have a centre pixel."""
+    number = whole(name, value, 1)
+    require(number % 2 == 1, name, value, "odd", f"use {number - 1} or {number + 1}")
+    return number
+
+
+def one_of(name: str, value: Any, options: Sequence[str]) -> str:
+    """Return `value` if it is one of the options."""
+    if value not in options:
+        raise ValueError(complaint(name, value, "one of " + ", ".join(map(repr, options))))
+    return str(value)
+
+
+def real_tensor(name: str, value: Any, axes: str) -> None:
+    """Reject what is no floating-point tensor of rank len(axes.split())."""
+    letters = axes.split()
+    shape = f"[{', '.join(letters)}]"
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`{name}` must be a torch tensor {shape}, got {type(value).__name__}")
+    if value.dim() != len(letters):
+        raise ValueError(
+            complaint(
+                f"{name}.shape", tuple(value.shape), f"{len(letters)}-dimensional, {shape}", _rank_remedy(letters)
+            )
+        )
+    if not value.is_floating_point():
+        raise TypeError(
+            complaint(f"{name}.dtype", value.dtype, "a floating-point type", f"call {name}.to(torch.float32) first")
+        )
+
+
+def _rank_remedy(letters: list[str]) -> str:
+    if len(letters) == 5:
+        return "lift an image [b, c, h, w] with ScaleLift first"
+    if len(letters) == 4:
+        return "add a batch axis with unsqueeze(0), or project a field [b, c, s, h, w] with ScaleProjection first"
+    return "check which layer made it"
+
+
+def extent(name: str, value: Tensor, axis: int, expected: int, meaning: str, remedy: str) -> None:
+    """Reject a tensor whose axis does not have the expected length."""
+    if value.shape[axis] != expected:
+        raise ValueError(
+            complaint(
+                f"{name}.shape[{axis}]",
+                value.shape[axis],
+                f"{expected}, the {meaning}",
+                f"{remedy}; got {name}.shape = {tuple(value.shape)}",
+            )
+        )
+
+
+def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
+    """Reject an input whose dtype differs from the weight's, unless autocast will settle it."""
+    if value.dtype != weight.dtype and not torch.is_autocast_enabled(value.device.type):
+        raise TypeError(
+            complaint(
+                f"{name}.dtype",
+                value.dtype,
+                f"{weight.dtype}, the layer's dtype",
+                f"call {name}.to({weight.dtype}) or layer.to({value.dtype})",
+            )
+        )

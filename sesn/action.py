@@ -1,0 +1,85 @@
+"""The group acting: scalings and translations, on images and on fields over scale x space.
+
+L_s[f](x) = f(x/s) on an image; L_s[f](k, x) = f(s^-1 k, s^-1 x) on a field, whose scale axis shifts as well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sesn._checks import require
+from sesn.resample import Ends, Resampler, resampling_matrix
+from sesn.scales import ScaleGrid
+
+
+@dataclass(frozen=True)
+class ScaleTranslation:
+    """An element (s, t) of the scale-translation group H: x -> s x + t, with t = (down, right).
+
+    `g2 @ g1` is (s2 s1, s2 t1 + t2): first g1, then g2.
+    """
+
+    scale: float
+    translation: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        require(math.isfinite(self.scale) and self.scale > 0, "scale", self.scale, "positive and finite")
+
+    def __matmul__(self, other: ScaleTranslation) -> ScaleTranslation:
+        down, right = (self.scale * t1 + t2 for t1, t2 in zip(other.translation, self.translation, strict=True))
+        return ScaleTranslation(self.scale * other.scale, (down, right))
+
+    def inverse(self) -> ScaleTranslation:
+        """(s, t)^-1 = (1/s, -t/s)."""
+        down, right = (-t / self.scale for t in self.translation)
+        return ScaleTranslation(1 / self.scale, (down, right))
+
+    def move(self, points: Tensor) -> Tensor:
+        """Apply to points [..., 2] given as (down, right)."""
+        return self.scale * points + points.new_tensor(self.translation)
+
+
+def rescale(
+    image: Tensor, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
+) -> Tensor:
+    """L_s on the last two axes, about the centre: [..., h, w] -> [..., round(h s), round(w s)], computed in float64.
+
+    The result has the input's dtype and device. Factor 1 returns the image itself.
+    """
+    if factor == 1 and offset == 0:
+        return image
+    rows, columns = (resampling_matrix(n, factor, resampler, ends, offset).to(image.device) for n in image.shape[-2:])
+    return (rows @ image.to(torch.float64) @ columns.t()).to(image.dtype)
+
+
+def rescale_field(
+    field: Tensor, factor: float, grid: ScaleGrid, resampler: Resampler = "lanczos3", ends: Ends = "zeros"
+) -> tuple[Tensor, tuple[int, ...]]:
+    """L_s on a field [b, c, s, h, w]: space is rescaled and the scale axis shifts.
+
+    Returns the field on the same grid and the scale channels that have a partner; the others, which would come from
+    beyond the grid, are zero.
+    """
+    require(field.shape[2] == len(grid), "field.shape[2]", field.shape[2], f"the grid's length ({len(grid)})")
+    small = rescale(field, factor, resampler, ends)
+    moved = torch.zeros_like(small)
+    pairs = grid.match(factor).pairs
+    for k, j in pairs:
+        moved[:, :, k] = small[:, :, j]
+    return moved, tuple(k for k, _ in pairs)
+
+
+def translate(image: Tensor, down: int, right: int, ends: Ends = "zeros") -> Tensor:
+    """L_t on the last two axes by whole pixels; what leaves is lost ("zeros") or comes back ("circular")."""
+    rolled = torch.roll(image, (down, right), dims=(-2, -1))
+    if ends == "circular":
+        return rolled
+    h, w = image.shape[-2:]
+    rows, columns = torch.arange(h, device=image.device), torch.arange(w, device=image.device)
+    inside_rows = (rows >= down) & (rows < h + down)
+    inside_columns = (columns >= right) & (columns < w + right)
+    return torch.where(inside_rows[:, None] & inside_columns, rolled, torch.zeros_like(rolled))

@@ -1,0 +1,64 @@
+"""Dense per scale: compose the kernel w x Psi of each scale on its own box, then one ordinary convolution per scale.
+
+The textbook form pads every scale's kernel to the largest box and runs one grouped convolution; it multiplies by zeros.
+Here each scale has its own box, cropped further to the taps that can see data at all.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sesn.algorithms.axis import Axis
+
+
+def plane_taps(taps: Tensor, rows: Axis, columns: Axis) -> Tensor:
+    """Crop functions [n, box, box] to the taps that can see data on these axes."""
+    centre = taps.shape[-1] // 2
+    r, c = rows.useful_radius(centre), columns.useful_radius(centre)
+    return taps[:, centre - r : centre + r + 1, centre - c : centre + c + 1]
+
+
+def compose_kernel(weight: Tensor, taps: Tensor) -> Tensor:
+    """w x Psi: weight [o, i, n] and functions [n, y, x] give the kernel [o, i, y, x]."""
+    o, i, n = weight.shape
+    return (weight.reshape(o * i, n) @ taps.reshape(n, -1)).reshape(o, i, *taps.shape[-2:])
+
+
+def dense_convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis, columns: Axis) -> Tensor:
+    """Correlate x [b, i, h, w] with a kernel [o, i, y, x] centred on the axes' positions, and add the bias [o]."""
+    stride = rows.stride, columns.stride
+    if rows.circular:
+        kernel = _fold(_fold(kernel, -2, rows.size), -1, columns.size)
+        wrapped = _wrap(_wrap(x, -2, rows, kernel.shape[-2]), -1, columns, kernel.shape[-1])
+        return F.conv2d(wrapped, kernel, bias, stride=stride)
+    radii = kernel.shape[-2] // 2, kernel.shape[-1] // 2
+    if rows.first == 0 == columns.first:  # "same": the convolution's own padding, no copy of the input
+        return F.conv2d(x, kernel, bias, stride=stride, padding=radii)
+    margins = *columns.margins(radii[1]), *rows.margins(radii[0])
+    return F.conv2d(F.pad(x, margins), kernel, bias, stride=stride)
+
+
+def _fold(kernel: Tensor, dim: int, size: int) -> Tensor:
+    """On a periodic axis taps that lie `size` apart see the same pixel: add them up, so that no kernel is longer."""
+    side = kernel.shape[dim]
+    if side <= size:
+        return kernel
+    start = _fold_start(side, size)
+    index = (torch.arange(side, device=kernel.device) - start) % size
+    shape = list(kernel.shape)
+    shape[dim] = size
+    return kernel.new_zeros(shape).index_add(dim, index, kernel)
+
+
+def _fold_start(side: int, size: int) -> int:
+    """The tap that becomes the first of the folded kernel: chosen so that the centre tap stays at size // 2."""
+    return (side // 2 - size // 2) % size
+
+
+def _wrap(x: Tensor, dim: int, axis: Axis, side: int) -> Tensor:
+    """Repeat x along `dim` so that a window of `side` taps, centre at side // 2, fits at every output position."""
+    start = axis.first - side // 2
+    stop = axis.last - side // 2 + side
+    return x.index_select(dim, torch.arange(start, stop, device=x.device) % axis.size)

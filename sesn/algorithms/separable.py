@@ -1,0 +1,268 @@
+"""Separable, basis first: convolve with the one-dimensional profiles along columns, then rows, then mix with w.
+
+A product of profiles costs two one-dimensional passes, after which the mixing is one matrix product whose cost does
+not depend on the window's width. Each pass is a product with a banded matrix that holds the padding and the stride
+too, so wide windows are almost free; its cost grows with the side of the map, which the cost model counts.
+
+The N_b response maps per input channel are large; they are made for a few images at a time and made again in the
+backward pass, so that they stay in the cache and never add up in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from sesn._recording import recording
+from sesn.algorithms.axis import Axis
+from sesn.basis import ProfilePairs
+
+#: Bytes of response maps held at once: a few times the second-level cache, well inside the third.
+CHUNK_BYTES = 8 << 20
+#: Maps of at most this many pixels use one matrix for both passes.
+PLANE_PIXELS = 64
+#: Responses at most this many times the output are kept for the backward pass rather than made again.
+KEEP = 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive functions that share a column profile: functions start..stop use these row profiles."""
+
+    column: int
+    rows: tuple[int, ...]
+    start: int
+    stop: int
+
+
+def column_runs(pairs: ProfilePairs) -> tuple[Run, ...]:
+    """Split the list of functions into runs of one column profile each."""
+    runs: list[Run] = []
+    for i, (row, column) in enumerate(zip(pairs.rows, pairs.columns, strict=True)):
+        if runs and runs[-1].column == column:
+            last = runs.pop()
+            runs.append(Run(column, (*last.rows, row), last.start, i + 1))
+        else:
+            runs.append(Run(column, (row,), i, i + 1))
+    return tuple(runs)
+
+
+def banded_matrix(profiles: Tensor, axis: Axis) -> Tensor:
+    """The profiles [f, box] as matrices [f, outputs, size] that correlate a signal with them on this axis."""
+    radius = profiles.shape[-1] // 2
+    centres = axis.first + axis.stride * torch.arange(axis.outputs, device=profiles.device)
+    if axis.circular:
+        taps = torch.arange(-radius, radius + 1, device=profiles.device)
+        pixels = (centres[:, None] + taps[None, :]) % axis.size  # [outputs, box]
+        matrix = profiles.new_zeros(profiles.shape[0], axis.outputs, axis.size)
+        return matrix.scatter_add(
+            2, pixels.expand(profiles.shape[0], -1, -1), profiles[:, None, :].expand(-1, axis.outputs, -1)
+        )
+    offsets = torch.arange(axis.size, device=profiles.device)[None, :] - centres[:, None] + radius
+    inside = (offsets >= 0) & (offsets < profiles.shape[-1])
+    return torch.where(inside, profiles[:, offsets.clamp(0, profiles.shape[-1] - 1)], profiles.new_zeros(()))
+
+
+def left(matrix: Tensor, batch: Tensor) -> Tensor:
+    """matrix [m, k] times each of a batch [b, k, n]; `matmul` would transpose and copy the batch when it can."""
+    return torch.bmm(matrix.expand(batch.shape[0], -1, -1), batch)
+
+
+class Passes(Protocol):
+    """A linear map from a channel's pixels to its N_b response maps, and its adjoint."""
+
+    @property
+    def functions(self) -> int:
+        """N_b."""
+
+    def responses(self, x: Tensor) -> Tensor:
+        """x [b, c, h, w] correlated with every function: [b, c, n, h', w']."""
+
+    def adjoint(self, g: Tensor) -> Tensor:
+        """Gradients of the responses [b, c, n, h', w'] back to [b, c, h, w]."""
+
+
+@dataclass(frozen=True)
+class LinePasses:
+    """Along columns, then along rows.
+
+    `across` is [f, w', w], one matrix for each run of functions with a common column profile; `down` holds for each run
+    its row profiles as one matrix [n h', h].
+    """
+
+    across: Tensor
+    down: tuple[Tensor, ...]
+    functions: int
+
+    def responses(self, x: Tensor) -> Tensor:
+        """Two passes; the second multiplies from the left, so that the maps come out whole."""
+        f, out_w, w = self.across.shape
+        lines = (x.reshape(-1, w) @ self.across.reshape(f * out_w, w).t()).reshape(*x.shape[:3], f, out_w)
+        lines = lines.permute(3, 0, 1, 2, 4).reshape(f, -1, x.shape[2], out_w)
+        maps = torch.cat([left(matrix, line) for matrix, line in zip(self.down, lines, strict=True)], dim=1)
+        return maps.reshape(*x.shape[:2], self.functions, -1, out_w)
+
+    def adjoint(self, g: Tensor) -> Tensor:
+        """The two passes backwards."""
+        b, c, n, out_h, out_w = g.shape
+        f, _, w = self.across.shape
+        maps = torch.split(g.reshape(b * c, n * out_h, out_w), [matrix.shape[0] for matrix in self.down], dim=1)
+        lines = torch.stack([left(matrix.t(), part) for matrix, part in zip(self.down, maps, strict=True)], dim=2)
+        return (lines.reshape(-1, f * out_w) @ self.across.reshape(f * out_w, w)).reshape(b, c, -1, w)
+
+
+@dataclass(frozen=True)
+class PlanePass:
+    """Both passes multiplied out, [n h' w', h w]: on the smallest maps one large product beats many small ones."""
+
+    matrix: Tensor
+    sides: tuple[int, int, int, int]
+    functions: int
+
+    def responses(self, x: Tensor) -> Tensor:
+        """One product."""
+        out_h, out_w, _, _ = self.sides
+        return (x.reshape(-1, self.matrix.shape[1]) @ self.matrix.t()).reshape(
+            *x.shape[:2], self.functions, out_h, out_w
+        )
+
+    def adjoint(self, g: Tensor) -> Tensor:
+        """The product with the transposed matrix."""
+        _, _, h, w = self.sides
+        return (g.reshape(-1, self.matrix.shape[0]) @ self.matrix).reshape(*g.shape[:2], h, w)
+
+
+def make_passes(profiles: Tensor, pairs: ProfilePairs, rows: Axis, columns: Axis) -> Passes:
+    """The passes of one scale, whose profiles are [F, box], for one map size."""
+    if rows.size * columns.size <= PLANE_PIXELS:
+        vertical, horizontal = banded_matrix(profiles, rows), banded_matrix(profiles, columns)
+        product = torch.einsum("nyh,nxw->nyxhw", vertical[list(pairs.rows)], horizontal[list(pairs.columns)])
+        sides = rows.outputs, columns.outputs, rows.size, columns.size
+        return PlanePass(product.reshape(-1, rows.size * columns.size), sides, len(pairs.rows))
+    runs = column_runs(pairs)
+    vertical = banded_matrix(profiles, rows)
+    down = tuple(vertical[list(run.rows)].reshape(-1, rows.size) for run in runs)
+    return LinePasses(banded_matrix(profiles[[run.column for run in runs]], columns), down, len(pairs.rows))
+
+
+@dataclass(frozen=True)
+class ScaleTask:
+    """One output scale: the input scales start..stop that it sees (one each for the first weights), and its passes."""
+
+    start: int
+    stop: int
+    passes: Passes
+
+    def read(self, field: Tensor) -> Tensor:
+        """The input scales seen, as channels: [b, c, s, h, w] -> [b, c seen, h, w]."""
+        return field[:, :, self.start : self.stop].flatten(1, 2)
+
+    def matrix(self, weight: Tensor) -> Tensor:
+        """The weights used, [o, c, k, n] -> [o, c seen n]."""
+        return weight[:, :, : self.stop - self.start].flatten(1)
+
+
+def mix(matrix: Tensor, bias: Tensor | None, responses: Tensor) -> Tensor:
+    """matrix [o, i n] times responses [b, i, n, h, w], plus bias [o]: [b, o, h, w]."""
+    b, _, _, h, w = responses.shape
+    mixed = left(matrix, responses.reshape(b, -1, h * w))
+    if bias is not None:
+        mixed = mixed + bias[:, None]
+    return mixed.reshape(b, -1, h, w)
+
+
+def separable_plain(field: Tensor, weight: Tensor, bias: Tensor | None, tasks: Sequence[ScaleTask]) -> Tensor:
+    """The whole algorithm in ordinary operations: for compiling, exporting, autocast and differentiating twice."""
+    maps = [mix(task.matrix(weight), bias, task.passes.responses(task.read(field))) for task in tasks]
+    return torch.stack(maps, dim=2)
+
+
+def separable_convolution(field: Tensor, weight: Tensor, bias: Tensor | None, tasks: Sequence[ScaleTask]) -> Tensor:
+    """Correlate field [b, i, s, h, w] with w x Psi, weight [o, i, k, n], plus the bias: one output scale per task."""
+    if recording() or torch.is_autocast_enabled(field.device.type):
+        return separable_plain(field, weight, bias, tasks)
+    result: Tensor = _Chunked.apply(field, weight, bias, tuple(tasks))  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Chunked(torch.autograd.Function):
+    """`separable_plain` a few images at a time; the responses are made again in the backward pass.
+
+    Where they are no larger than twice the output (the lift of a grey image, say) they are kept instead.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, field: Tensor, weight: Tensor, bias: Tensor | None, tasks: tuple[ScaleTask, ...]) -> Tensor:
+        ctx.save_for_backward(field, weight)
+        ctx.tasks = tasks
+        ctx.kept = {}
+        keep = ctx.needs_input_grad[1] and field.shape[1] * tasks[0].passes.functions <= KEEP * weight.shape[0]
+        out: Tensor | None = None
+        for part in _chunks(field, tasks):
+            images = field[part]
+            for k, task in enumerate(tasks):
+                responses = task.passes.responses(task.read(images))
+                mixed = mix(task.matrix(weight), bias, responses)
+                if out is None:
+                    b, o, h, w = field.shape[0], *mixed.shape[1:]
+                    out = mixed.new_empty(b, o, len(tasks), h, w)
+                out[part, :, k] = mixed
+                if keep:
+                    ctx.kept[part.start, k] = responses
+        assert out is not None
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        field, weight = ctx.saved_tensors
+        want_field, want_weight, want_bias = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled():  # create_graph=True: the gradients have to be differentiable
+            return *_differentiable_gradients(ctx, field, weight, grad), None
+        grad_field = torch.zeros_like(field, memory_format=torch.contiguous_format) if want_field else None
+        grad_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format) if want_weight else None
+        for part in _chunks(field, ctx.tasks):
+            images = field[part]
+            for k, task in enumerate(ctx.tasks):
+                g = grad[part, :, k].flatten(2)
+                if grad_weight is not None:
+                    responses = ctx.kept.get((part.start, k))
+                    if responses is None:
+                        responses = task.passes.responses(task.read(images))
+                    mixed = torch.bmm(g, responses.reshape(g.shape[0], -1, g.shape[2]).transpose(1, 2)).sum(0)
+                    used = grad_weight[:, :, : task.stop - task.start]
+                    used += mixed.reshape(used.shape)
+                if grad_field is not None:
+                    seen = grad_field[part, :, task.start : task.stop]
+                    back = left(task.matrix(weight).t(), g)
+                    back = back.reshape(g.shape[0], -1, task.passes.functions, *grad.shape[3:])
+                    seen += task.passes.adjoint(back).reshape(seen.shape)
+        return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None, None
+
+
+def _differentiable_gradients(
+    ctx: Any, field: Tensor, weight: Tensor, grad: Tensor
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Second derivatives take the plain way: run it again with a graph and differentiate that."""
+    want_field, want_weight, want_bias = ctx.needs_input_grad[:3]
+    inputs = [tensor for tensor, wanted in ((field, want_field), (weight, want_weight)) if wanted]
+    found = iter(
+        torch.autograd.grad(separable_plain(field, weight, None, ctx.tasks), inputs, grad, create_graph=True)
+        if inputs
+        else ()
+    )
+    grad_field = next(found) if want_field else None
+    grad_weight = next(found) if want_weight else None
+    return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None
+
+
+def _chunks(field: Tensor, tasks: Sequence[ScaleTask]) -> Iterator[slice]:
+    """Slices of the batch for which one scale's responses fill about CHUNK_BYTES."""
+    seen = max(task.stop - task.start for task in tasks)
+    pixels = field.shape[3] * field.shape[4]
+    per_image = max(1, field.shape[1] * seen * tasks[0].passes.functions * pixels * field.element_size())
+    step = max(1, CHUNK_BYTES // per_image)
+    return (slice(start, min(start + step, field.shape[0])) for start in range(0, max(field.shape[0], 1), step))

@@ -1,0 +1,295 @@
+"""Steerable bases: fixed functions whose change of scale is a change of sigma (paper, section 2 and appendix C).
+
+A function psi becomes steerable by psi_sigma(x, y) = sigma^-2 psi(x/sigma, y/sigma). The paper takes Hermite
+polynomials under a Gaussian,
+
+    psi_sigma(x, y) = A sigma^-2 He_n(y/sigma) He_m(x/sigma) exp(-(x^2 + y^2) / (2 sigma^2)),
+
+with He_n the probabilists' polynomials (He_2(t) = t^2 - 1), y along rows (down) and x along columns (right). Each
+function is a product of two one-dimensional profiles; a `SteerableBasis` keeps the profiles, and builds the
+two-dimensional functions only when they are asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sesn._checks import complaint, odd, one_of, require, whole
+from sesn.scales import ScaleGrid
+
+Window = Literal["paper", "wide"]
+
+#: Half-width of a wide window in sigmas: orders up to 3 have decayed to rounding of float32 there.
+WIDE_HALF_WIDTH = 4.5
+#: Below this width a Gaussian sampled at whole pixels is no longer well resolved.
+SMALLEST_RESOLVED_SIGMA = 1.2
+
+#: psi(x, y): x is the column coordinate (to the right), y the row coordinate (downwards), both in units of sigma.
+PlaneFunction = Callable[[Tensor, Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A one-dimensional Hermite-Gauss function of `order`, narrower than its scale's sigma by `divisor`."""
+
+    order: int
+    divisor: float = 1.0
+
+    def sample(self, sigma: float, radius: int) -> Tensor:
+        """(1/sigma) He_n(x/sigma) exp(-x^2/(2 sigma^2)) at x = -radius .. radius, in float64."""
+        width = sigma / self.divisor
+        x = np.arange(-radius, radius + 1, dtype=np.float64) / width
+        hermite = np.polynomial.hermite_e.hermeval(x, [0.0] * self.order + [1.0])
+        return torch.from_numpy(hermite * np.exp(-0.5 * x**2) / width)
+
+
+@dataclass(frozen=True)
+class ProfilePairs:
+    """Function i of the basis is profiles[rows[i]] down times profiles[columns[i]] across."""
+
+    profiles: tuple[Profile, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    @classmethod
+    def of(cls, functions: Sequence[tuple[Profile, Profile]]) -> ProfilePairs:
+        """From (row profile, column profile) pairs, each distinct profile kept once."""
+        profiles = tuple(dict.fromkeys(profile for pair in functions for profile in pair))
+        index = {profile: i for i, profile in enumerate(profiles)}
+        return cls(profiles, tuple(index[row] for row, _ in functions), tuple(index[col] for _, col in functions))
+
+
+class SteerableBasis:
+    """N_b functions sampled at every scale of a grid, each on its own centred box, normalised at the smallest scale.
+
+    Made by `basis_a`, `basis_b` or `SteerableBasis.from_function`.
+
+    Attributes:
+        grid: the scales.
+        boxes: the odd side of each scale's box; outside it the functions are zero.
+        kernel_size: V, the side of the largest box.
+        functions: the float64 tensor [N_b, S, V, V], built on first access.
+    """
+
+    def __init__(
+        self,
+        grid: ScaleGrid,
+        boxes: Sequence[int],
+        *,
+        pairs: ProfilePairs | None = None,
+        functions: Sequence[PlaneFunction] | None = None,
+        name: str = "SteerableBasis",
+    ) -> None:
+        if (pairs is None) == (functions is None):
+            raise ValueError("give exactly one of `pairs` (products of profiles) and `functions` (any functions)")
+        self.grid = grid
+        self.boxes = tuple(odd(f"boxes[{k}]", box) for k, box in enumerate(boxes))
+        require(len(self.boxes) == len(grid), "boxes", self.boxes, f"one per scale ({len(grid)})")
+        self.kernel_size = max(self.boxes)
+        self.pairs = pairs
+        self.name = name
+        self._plane_functions = tuple(functions or ())
+        if pairs is not None:
+            self.scale_profiles(
+                0
+            )  # cheap, and reports a function that vanishes on its box here rather than at first use
+
+    @classmethod
+    def from_function(
+        cls,
+        psi: PlaneFunction | Sequence[PlaneFunction],
+        grid: ScaleGrid,
+        kernel_size: int | None = None,
+        window: Window = "paper",
+    ) -> SteerableBasis:
+        """Make any function, or several, steerable: psi_sigma(x, y) = sigma^-2 psi(x/sigma, y/sigma).
+
+        `psi(x, y)` gets two float64 tensors [V, V] of coordinates in units of sigma (x to the right, y downwards) and
+        returns a tensor of that shape, or several stacked [n, V, V]. Windows and normalisation are as in `basis_a`.
+        Such a basis has no one-dimensional factors, so only the dense algorithm applies.
+        """
+        functions = tuple(psi) if isinstance(psi, Sequence) else (psi,)
+        require(len(functions) > 0, "psi", psi, "a function or a non-empty sequence of functions")
+        for function in functions:
+            if not callable(function):
+                raise TypeError(complaint("psi", function, "callable", "give psi(x, y) on tensors"))
+        basis = cls(grid, window_boxes(grid, kernel_size, window), functions=functions, name="from_function")
+        basis.scale_functions(0)  # so that a psi of the wrong shape or norm is reported here, not at first use
+        return basis
+
+    def __len__(self) -> int:
+        """The number of functions, N_b."""
+        return len(self.pairs.rows) if self.pairs is not None else self._dense[0].shape[0]
+
+    @property
+    def separable(self) -> bool:
+        """Whether every function is a product of one-dimensional profiles."""
+        return self.pairs is not None
+
+    @cached_property
+    def functions(self) -> Tensor:
+        """All functions on the common V x V window, [N_b, S, V, V] in float64."""
+        window = torch.zeros(len(self), len(self.grid), self.kernel_size, self.kernel_size, dtype=torch.float64)
+        for k, box in enumerate(self.boxes):
+            margin = (self.kernel_size - box) // 2
+            window[:, k, margin : margin + box, margin : margin + box] = self.scale_functions(k)
+        return window
+
+    def scale_functions(self, scale: int) -> Tensor:
+        """The functions of one scale on that scale's own box, [N_b, box, box] in float64."""
+        if self.pairs is None:
+            return self._dense[scale]
+        profiles = self.scale_profiles(scale)
+        return profiles[list(self.pairs.rows), :, None] * profiles[list(self.pairs.columns), None, :]
+
+    def scale_profiles(self, scale: int) -> Tensor:
+        """The one-dimensional profiles of one scale, [F, box] in float64, each of norm 1 at scale 0."""
+        if self.pairs is None:
+            raise ValueError(f"a basis made by {self.name} has no one-dimensional profiles; use algorithm='dense'")
+        return self._profiles[scale]
+
+    @cached_property
+    def _profiles(self) -> tuple[Tensor, ...]:
+        """A product has the product of the norms, so normalising the profiles normalises the functions."""
+        assert self.pairs is not None
+        samples = [
+            torch.stack([profile.sample(sigma, box // 2) for profile in self.pairs.profiles])
+            for sigma, box in zip(self.grid, self.boxes, strict=True)
+        ]
+        norms = samples[0].norm(dim=1, keepdim=True)
+        _require_norms(norms)
+        return tuple(sample / norms for sample in samples)
+
+    @cached_property
+    def _dense(self) -> tuple[Tensor, ...]:
+        samples = [_sample_plane(self._plane_functions, s, b) for s, b in zip(self.grid, self.boxes, strict=True)]
+        norms = samples[0].flatten(1).norm(dim=1)[:, None, None]
+        _require_norms(norms)
+        return tuple(sample / norms for sample in samples)
+
+    def __repr__(self) -> str:
+        sigmas = [round(sigma, 4) for sigma in self.grid]
+        return f"{self.name}({len(self)} functions, sigmas {sigmas}, boxes {list(self.boxes)})"
+
+
+def basis_a(
+    grid: ScaleGrid,
+    kernel_size: int | None,
+    effective_size: int,
+    window: Window = "paper",
+    max_total_order: int | None = None,
+) -> SteerableBasis:
+    """Type A: the order pairs (n, m) of an E x E grid, E = effective_size, one sigma per scale.
+
+    The order along rows runs fastest. With `max_total_order` only the pairs with n + m <= max_total_order are kept
+    (E = 3, max_total_order = 2: six functions). `window="paper"` gives scale s the odd box
+    2 floor(floor(V s / s_max) / 2) + 1; `window="wide"` gives it half-width ceil(4.5 s); `kernel_size` is None then.
+    """
+    size = whole("effective_size", effective_size, 1)
+    limit = 2 * size if max_total_order is None else whole("max_total_order", max_total_order, 0)
+    boxes = _hermite_boxes(grid, kernel_size, window, size)
+    functions = [
+        (Profile(row), Profile(column)) for column in range(size) for row in range(size) if row + column <= limit
+    ]
+    return SteerableBasis(grid, boxes, pairs=ProfilePairs.of(functions), name="basis_a")
+
+
+def basis_b(
+    grid: ScaleGrid,
+    kernel_size: int | None,
+    effective_size: int,
+    max_order: int = 4,
+    mult: float = 1.4,
+    window: Window = "paper",
+) -> SteerableBasis:
+    """Type B: E x E functions of total order <= max_order, at the sub-sigmas sigma, sigma/mult, sigma/mult^2, ...
+
+    The functions are listed sub-sigma by sub-sigma and the first E^2 are kept, E = effective_size. The sub-sigmas of a
+    scale share that scale's box. Its narrowest functions are resolved, and Delta is low, only while the smallest
+    sub-sigma is at least 1.2 pixels: a wide window that goes below warns.
+    """
+    size = whole("effective_size", effective_size, 1)
+    order = whole("max_order", max_order, 0)
+    require(
+        math.isfinite(mult) and mult > 1,
+        "mult",
+        mult,
+        "greater than 1",
+        "each sub-sigma is the last one divided by mult",
+    )
+    boxes = _hermite_boxes(grid, kernel_size, window, size)
+    orders = [(row, column) for column in range(order + 1) for row in range(order + 1 - column)]
+    sub_sigmas = math.ceil(size**2 / len(orders))
+    functions = [
+        (Profile(row, mult**j), Profile(column, mult**j)) for j in range(sub_sigmas) for row, column in orders
+    ][: size**2]
+    narrowest = grid.smallest / mult ** (sub_sigmas - 1)
+    if window == "wide" and narrowest < SMALLEST_RESOLVED_SIGMA:
+        warnings.warn(
+            f"the smallest sub-sigma is {narrowest:.3g} pixels, below {SMALLEST_RESOLVED_SIGMA}: wide windows will not "
+            "make Delta small; raise the grid's smallest sigma, lower `mult` or `effective_size`, or use basis_a",
+            stacklevel=2,
+        )
+    return SteerableBasis(grid, boxes, pairs=ProfilePairs.of(functions), name="basis_b")
+
+
+def window_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window) -> tuple[int, ...]:
+    """The odd side of each scale's box: proportional to sigma ("paper"), or 4.5 sigma either side ("wide")."""
+    one_of("window", window, ("paper", "wide"))
+    if window == "wide":
+        require(
+            kernel_size is None, "kernel_size", kernel_size, "None with window='wide'", "the sigmas decide the width"
+        )
+        return tuple(2 * math.ceil(WIDE_HALF_WIDTH * sigma) + 1 for sigma in grid)
+    if kernel_size is None:
+        raise ValueError(complaint("kernel_size", None, "an odd number with window='paper'", "or use window='wide'"))
+    size = odd("kernel_size", kernel_size)
+    return tuple(2 * (math.floor(size * sigma / grid.largest) // 2) + 1 for sigma in grid)
+
+
+def _hermite_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window, effective_size: int) -> tuple[int, ...]:
+    if not isinstance(grid, ScaleGrid):
+        raise TypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
+    boxes = window_boxes(grid, kernel_size, window)
+    require(
+        effective_size <= max(boxes),
+        "effective_size",
+        effective_size,
+        f"at most the kernel's side ({max(boxes)})",
+        "an E x E box larger than the kernel has more functions than the kernel has taps; raise `kernel_size`",
+    )
+    return boxes
+
+
+def _sample_plane(functions: Sequence[PlaneFunction], sigma: float, box: int) -> Tensor:
+    """Evaluate the functions on a box x box grid in units of sigma, with the steering prefactor sigma^-2."""
+    axis = torch.arange(-(box // 2), box // 2 + 1, dtype=torch.float64) / sigma
+    y, x = torch.meshgrid(axis, axis, indexing="ij")
+    planes = [torch.as_tensor(function(x, y), dtype=torch.float64) for function in functions]
+    for plane in planes:
+        require(
+            plane.shape[-2:] == (box, box) and plane.dim() in (2, 3),
+            "psi(x, y).shape",
+            tuple(plane.shape),
+            f"[{box}, {box}] or [n, {box}, {box}], like its arguments",
+        )
+    return torch.cat([plane.reshape(-1, box, box) for plane in planes]) / sigma**2
+
+
+def _require_norms(norms: Tensor) -> None:
+    flat = norms.flatten()
+    for index, norm in enumerate(flat.tolist()):
+        if not (math.isfinite(norm) and norm > 0):
+            raise ValueError(
+                f"basis function {index} has norm {norm} on the smallest scale's box, so it cannot be normalised; "
+                "raise `kernel_size` or the smallest sigma, or drop that function"
+            )

@@ -1,0 +1,90 @@
+"""Pointwise nonlinearities. A ReLU commutes with every transformation of continuous signals, but sampled it aliases."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn._recording import recording
+from sesn.resample import Ends
+
+#: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.
+_RADIUS = 12
+_KAISER = 7.0
+
+
+class BandlimitedReLU(nn.Module):
+    """A ReLU at twice the resolution: interpolate to the half-pixel grid, rectify, low-pass, keep every second sample.
+
+    Rectifying makes frequencies beyond Nyquist, which alias and break scale equivariance; at twice the resolution most
+    of them lie below the fine Nyquist and are filtered out before sampling back. Works on [..., h, w].
+
+    Args:
+        padding_mode: "zeros" uses a windowed sinc that ends at the border; "circular" is exact for periodic signals.
+    """
+
+    def __init__(self, padding_mode: Ends = "zeros") -> None:
+        super().__init__()
+        self.padding_mode: Ends = padding_mode
+        _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
+        self._kept: dict[Any, tuple[Tensor, Tensor]] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rectify [..., h, w]."""
+        up_h, down_h = self._matrices(x.shape[-2], x)
+        up_w, down_w = self._matrices(x.shape[-1], x)
+        fine = torch.relu(up_h @ x @ up_w.t())
+        return down_h @ fine @ down_w.t()
+
+    def _matrices(self, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        key = (size, like.device, like.dtype)
+        if recording() or key not in self._kept:
+            made = _two_rates(size, self.padding_mode, like)
+            if recording():
+                return made
+            self._kept[key] = made
+        return self._kept[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles start without kept matrices."""
+        return {**self.__dict__, "_kept": {}}
+
+    def extra_repr(self) -> str:
+        """What differs from the default."""
+        return "" if self.padding_mode == "zeros" else f"padding_mode={self.padding_mode!r}"
+
+
+@torch.inference_mode(False)
+def _two_rates(size: int, ends: Ends, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Interpolation [2N, N] to the half-pixel grid, and low-pass and decimation [N, 2N] back."""
+    pixel = torch.arange(size, dtype=torch.float64, device=like.device)
+    fine = torch.arange(2 * size, dtype=torch.float64, device=like.device) / 2
+    distance = fine[:, None] - pixel[None, :]
+    up = _dirichlet(distance, size) if ends == "circular" else _windowed_sinc(distance)
+    return up.to(like.dtype), (up.t() / 2).to(like.dtype)
+
+
+def _windowed_sinc(distance: Tensor) -> Tensor:
+    window = torch.special.i0(_KAISER * (1 - (distance / _RADIUS) ** 2).clamp_min(0).sqrt()) / math.exp(
+        _log_i0(_KAISER)
+    )
+    return torch.where(distance.abs() < _RADIUS, torch.sinc(distance) * window, torch.zeros_like(distance))
+
+
+def _log_i0(x: float) -> float:
+    return float(torch.special.i0(torch.tensor(x, dtype=torch.float64)).log())
+
+
+def _dirichlet(distance: Tensor, size: int) -> Tensor:
+    """The periodic sinc: the trigonometric interpolation of a unit sample; at an even size Nyquist keeps its cosine."""
+    half = (size - 1) // 2
+    frequencies = torch.arange(1, half + 1, dtype=distance.dtype, device=distance.device)
+    waves = (2 * math.pi / size * distance[..., None] * frequencies).cos().sum(-1)
+    total = 1 + 2 * waves
+    if size % 2 == 0:
+        total = total + (math.pi * distance).cos()
+    return total / size

@@ -1,0 +1,119 @@
+"""Resamplers as matrices: L_s f = R_h f R_w^T, in float64, sampling at the exact factor about the image's centre.
+
+For N pixels and factor s (< 1 shrinks) the result has M = round(N s) pixels, the i-th at the source position
+
+    x_i = (i + 1/2 - M/2) / s + N/2 - 1/2,
+
+so that rounding the size moves the border and nothing else. Past the ends the image is zero or repeats.
+
+| name      | kernel                                                              |
+|-----------|---------------------------------------------------------------------|
+| lanczos3  | Lanczos with three lobes, stretched by 1/s when shrinking            |
+| fourier   | the trigonometric interpolant, cut off at the new Nyquist frequency; periodic by nature |
+| bicubic   | Keys' cubic with a = -1/2, stretched by 1/s when shrinking (Pillow's resize)  |
+| legacy    | Keys' cubic with a = -3/4, not stretched: aliases when shrinking (torch's default bicubic) |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sesn._checks import one_of, require, whole
+
+Resampler = Literal["lanczos3", "fourier", "bicubic", "legacy"]
+Ends = Literal["zeros", "circular"]
+RESAMPLERS: tuple[Resampler, ...] = ("lanczos3", "fourier", "bicubic", "legacy")
+ENDS: tuple[Ends, ...] = ("zeros", "circular")
+
+
+def resampled_size(size: int, factor: float) -> int:
+    """M = round(N s)."""
+    return round(size * factor)
+
+
+def resampling_matrix(
+    size: int, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
+) -> Tensor:
+    """The matrix [M, N] in float64 that rescales a signal of `size` samples by `factor` about its centre.
+
+    `offset` moves the sampling points by so many source pixels; it exists to study misregistration. The Fourier
+    resampler is periodic whatever `ends` says.
+    """
+    whole("size", size, 1)
+    require(math.isfinite(factor) and factor > 0, "factor", factor, "positive and finite")
+    one_of("resampler", resampler, RESAMPLERS)
+    one_of("ends", ends, ENDS)
+    outputs = resampled_size(size, factor)
+    require(outputs >= 1, "factor", factor, f"large enough to leave a pixel of {size}", "use a larger image or factor")
+    return _matrix(size, float(factor), resampler, ends, float(offset)).clone()
+
+
+@lru_cache(maxsize=256)
+def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float) -> Tensor:
+    outputs = resampled_size(size, factor)
+    with torch.inference_mode(False):
+        positions = (torch.arange(outputs, dtype=torch.float64) + 0.5 - outputs / 2) / factor + size / 2 - 0.5 + offset
+        if resampler == "fourier":
+            return _fourier(positions, size, factor)
+        kernel, radius = _KERNELS[resampler]
+        stretch = 1.0 if resampler == "legacy" else max(1.0, 1.0 / factor)
+        return _local(positions, size, kernel, radius * stretch, stretch, ends)
+
+
+def _local(
+    positions: Tensor, size: int, kernel: Callable[[Tensor], Tensor], radius: float, stretch: float, ends: Ends
+) -> Tensor:
+    """Weights of a kernel of finite support, normalised over all whole pixels including those past the ends."""
+    reach = math.ceil(radius)
+    pixels = positions.floor()[:, None] + torch.arange(-reach, reach + 2, dtype=torch.float64)
+    weights = kernel((positions[:, None] - pixels) / stretch)
+    weights = weights / weights.sum(dim=1, keepdim=True)
+    index = pixels.to(torch.int64)
+    if ends == "zeros":
+        weights = torch.where((index >= 0) & (index < size), weights, torch.zeros_like(weights))
+        index = index.clamp(0, size - 1)
+    matrix = torch.zeros(len(positions), size, dtype=torch.float64)
+    return matrix.scatter_add(1, index % size, weights)
+
+
+def _fourier(positions: Tensor, size: int, factor: float) -> Tensor:
+    """The trigonometric interpolant of the samples, without what lies beyond the new Nyquist frequency.
+
+    The frequency at the cut-off itself, if there is one, keeps its cosine only: half of each of the two exponentials.
+    """
+    cutoff = size * min(1.0, factor) / 2
+    frequencies = torch.arange(0, math.floor(cutoff + 1e-9) + 1, dtype=torch.float64)
+    amplitude = torch.full_like(frequencies, 2.0)
+    amplitude[0] = 1.0
+    if len(frequencies) > 1 and abs(float(frequencies[-1]) - cutoff) < 1e-9:
+        amplitude[-1] = 1.0
+    distance = positions[:, None] - torch.arange(size, dtype=torch.float64)
+    phases = 2 * math.pi / size * distance[..., None] * frequencies
+    return (phases.cos() * amplitude).sum(dim=-1) / size
+
+
+def _lanczos3(x: Tensor) -> Tensor:
+    return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), torch.zeros_like(x))
+
+
+def _keys(a: float) -> Callable[[Tensor], Tensor]:
+    def kernel(x: Tensor) -> Tensor:
+        t = x.abs()
+        near = (a + 2) * t**3 - (a + 3) * t**2 + 1
+        far = a * (t**3 - 5 * t**2 + 8 * t - 4)
+        return torch.where(t <= 1, near, torch.where(t < 2, far, torch.zeros_like(t)))
+
+    return kernel
+
+
+_KERNELS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "lanczos3": (_lanczos3, 3),
+    "bicubic": (_keys(-0.5), 2),
+    "legacy": (_keys(-0.75), 2),
+}
