@@ -1,0 +1,278 @@
+"""Hypothesis strategies: images of a chosen spectrum, scale grids, factors, bases, layers and small networks.
+
+Whatever is random is drawn by Hypothesis: as the values themselves, or as a seed for a generator of its own. So a
+failing example replays, shrinks (small sizes, few channels, seed 0), and is printed as the call of this module that
+makes it. Everything is made on the CPU in float64.
+
+    @given(image=images(), layer=lifts(channels=(1, 2)))
+    def test_my_property(image, layer): ...
+
+An argument that takes a strategy takes a plain value as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from torch import Tensor, nn
+
+import sesn
+from sesn.basis import Window
+from sesn.conv import PaddingMode
+
+T = TypeVar("T")
+Module = TypeVar("Module", bound=nn.Module)
+Drawn: TypeAlias = T | SearchStrategy[T]
+Nonlinearity = Literal["none", "relu", "bandlimited"]
+Head = Literal["field", "map", "scale", "invariant"]
+
+PADDING_MODES: tuple[PaddingMode, ...] = ("zeros", "circular")
+NONLINEARITIES: tuple[Nonlinearity, ...] = ("none", "relu", "bandlimited")
+HEADS: tuple[Head, ...] = ("field", "map", "scale", "invariant")
+
+#: A seed means nothing beyond itself; few digits read well in a failing example.
+SEEDS = st.integers(0, 2**16 - 1)
+SIDES = st.integers(4, 32)
+PAIRS_OF_CHANNELS = st.tuples(st.integers(1, 3), st.integers(1, 3))
+BATCH_AND_CHANNELS = st.tuples(st.integers(1, 2), st.integers(1, 2))
+#: From where a Gaussian is resolved by the pixels to where its wide window still fits small images.
+SIGMAS = st.floats(1.2, 2.0)
+RATIOS = st.floats(1.2, 2.0)
+COUNTS = st.integers(1, 4)
+ORDERS = st.integers(1, 3)
+DEPTHS = st.integers(0, 2)
+
+
+def _strategy(value: Drawn[T]) -> SearchStrategy[T]:
+    return value if isinstance(value, SearchStrategy) else st.just(value)
+
+
+def _strategies(options: dict[str, Any]) -> dict[str, SearchStrategy[Any]]:
+    return {name: _strategy(value) for name, value in options.items()}
+
+
+# --- images
+
+
+def random_images(seed: int, shape: Sequence[int], exponent: float = 1.0, cutoff: float | None = None) -> Tensor:
+    """Images [..., h, w] of mean 0 and variance 1 with random phases and amplitude 1/f^exponent at frequency f.
+
+    f is the radial frequency in cycles per pixel. `exponent` 0 is white, 1 is like photographs. With `cutoff` nothing
+    is left at f >= cutoff; the lowest frequency always stays, or nothing would be left.
+    """
+    noise = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    spectrum = torch.fft.fft2(noise).sgn() * _amplitude(shape[-2], shape[-1], exponent, cutoff)
+    image: Tensor = torch.fft.ifft2(spectrum).real
+    return image / image.square().mean(dim=(-2, -1), keepdim=True).sqrt()
+
+
+def _amplitude(height: int, width: int, exponent: float, cutoff: float | None) -> Tensor:
+    down, right = (torch.fft.fftfreq(side, dtype=torch.float64) for side in (height, width))
+    frequency = torch.hypot(down[:, None], right)
+    lowest = 1 / max(height, width)
+    # A hair below the cut-off and above the lowest: which side of them a frequency is on is no matter of rounding.
+    limit = math.inf if cutoff is None else max(cutoff * (1 - 1e-9), lowest * (1 + 1e-9))
+    kept = (frequency > 0) & (frequency < limit)
+    return torch.where(kept, frequency.clamp_min(lowest) ** -exponent, torch.zeros_like(frequency))
+
+
+def images(
+    height: Drawn[int] = SIDES,
+    width: Drawn[int] | None = None,
+    *,
+    leading: Drawn[tuple[int, ...]] = BATCH_AND_CHANNELS,
+    exponent: Drawn[float] = 1.0,
+    cutoff: Drawn[float | None] = None,
+) -> SearchStrategy[Tensor]:
+    """Images [*leading, h, w] (by default [b, c, h, w]) made by `random_images`; square unless `width` is given."""
+    rows = _strategy(height)
+    sides = rows.map(lambda side: (side, side)) if width is None else st.tuples(rows, _strategy(width))
+    shape = st.tuples(_strategy(leading), sides).map(lambda parts: (*parts[0], *parts[1]))
+    return st.builds(random_images, SEEDS, shape, _strategy(exponent), _strategy(cutoff))
+
+
+@dataclass(frozen=True)
+class Wave:
+    """amplitude cos(2 pi (down y + right x) + phase) on the unit square: whole numbers of waves, so it is periodic."""
+
+    down: int
+    right: int
+    amplitude: float
+    phase: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A function on the unit square that can be sampled at any size: periodic, of mean 0, band-limited."""
+
+    waves: tuple[Wave, ...]
+
+    def sample(self, height: int, width: int | None = None) -> Tensor:
+        """The values at the pixels' centres, an image [1, 1, h, w] in float64."""
+        y, x = ((torch.arange(side, dtype=torch.float64) + 0.5) / side for side in (height, width or height))
+        image = torch.zeros(len(y), len(x), dtype=torch.float64)
+        for wave in self.waves:
+            turns = wave.down * y[:, None] + wave.right * x
+            image += wave.amplitude * (2 * math.pi * turns + wave.phase).cos()
+        return image[None, None]
+
+
+def pictures(highest: int = 4, most_waves: int = 4) -> SearchStrategy[Picture]:
+    """Up to `most_waves` waves of up to `highest` periods a side: at most highest/n cycles per pixel at size n."""
+    # Of (down, right) and (-down, -right) one is enough; and without repeats no two waves cancel.
+    periods = st.tuples(st.integers(0, highest), st.integers(-highest, highest)).filter(lambda pair: pair > (0, 0))
+    strengths = st.tuples(st.floats(0.25, 1), st.floats(0, 2 * math.pi))
+    waves = st.dictionaries(periods, strengths, min_size=1, max_size=most_waves)
+    return waves.map(lambda found: Picture(tuple(Wave(*period, *strength) for period, strength in found.items())))
+
+
+# --- the group
+
+
+def scale_grids(
+    smallest: Drawn[float] = SIGMAS, ratio: Drawn[float] = RATIOS, count: Drawn[int] = COUNTS
+) -> SearchStrategy[sesn.ScaleGrid]:
+    """Geometric grids."""
+    return st.builds(sesn.ScaleGrid.geometric, _strategy(smallest), _strategy(ratio), _strategy(count))
+
+
+def factors(low: float = 0.5, high: float = 2.0) -> SearchStrategy[float]:
+    """Any real factor s in [low, high]; below 1 shrinks."""
+    return st.floats(low, high)
+
+
+def integer_factors(most: int = 4) -> SearchStrategy[float]:
+    """1/n for n = 2 .. most: the image becomes a whole number of times smaller."""
+    return st.integers(2, most).map(lambda n: 1 / n)
+
+
+def grid_factors(grid: sesn.ScaleGrid) -> SearchStrategy[float]:
+    """The factors below 1 that take a scale of the grid to its smallest; the grid has at least two."""
+    return st.integers(1, len(grid) - 1).map(lambda step: grid.smallest / grid.sigmas[step])
+
+
+# --- bases and layers
+
+GRIDS = scale_grids()
+
+
+@st.composite
+def bases(
+    draw: st.DrawFn,
+    grid: Drawn[sesn.ScaleGrid] = GRIDS,
+    kind: Drawn[Literal["a", "b"]] = "a",
+    window: Drawn[Window] = "wide",
+    orders: Drawn[int] = ORDERS,
+) -> sesn.SteerableBasis:
+    """Hermite-Gauss bases of E x E functions, E = orders: type A, or type B with sub-sigmas a factor 1.1 apart."""
+    shape: Window = draw(_strategy(window))
+    scales, size = draw(_strategy(grid)), draw(_strategy(orders))
+    side = None if shape == "wide" else draw(_kernel_sizes(scales))
+    if draw(_strategy(kind)) == "a":
+        return sesn.basis_a(scales, side, size, shape)
+    return sesn.basis_b(scales, side, size, max_order=2, mult=1.1, window=shape)
+
+
+def _kernel_sizes(grid: sesn.ScaleGrid) -> SearchStrategy[int]:
+    """Odd sizes that give the smallest scale at least 3 x 3 taps: on a single tap an odd function vanishes."""
+    least = math.ceil(grid.largest / grid.smallest)
+    return st.integers(least, least + 4).map(lambda half: 2 * half + 1)
+
+
+BASES = bases()
+
+
+def random_lift(basis: sesn.SteerableBasis, channels: tuple[int, int], seed: int, **options: Any) -> sesn.ScaleLift:
+    """A ScaleLift of (in, out) channels in float64 with weights and biases from the seed."""
+    return _seeded(lambda: sesn.ScaleLift(*channels, basis, dtype=torch.float64, **options), seed)
+
+
+def random_conv(basis: sesn.SteerableBasis, channels: tuple[int, int], seed: int, **options: Any) -> sesn.ScaleConv:
+    """A ScaleConv of (in, out) channels in float64 with weights and biases from the seed."""
+    return _seeded(lambda: sesn.ScaleConv(*channels, basis, dtype=torch.float64, **options), seed)
+
+
+def _seeded(make: Callable[[], Module], seed: int) -> Module:
+    """The module in eval mode with parameters from the seed: normal, of variance 1 / fan-in."""
+    with torch.random.fork_rng(devices=[]):  # torch initialises from the global generator; leave that as it was
+        module = make().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            deviation = parameter[0].numel() ** -0.5
+            parameter.copy_(deviation * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return module
+
+
+def lifts(
+    basis: Drawn[sesn.SteerableBasis] = BASES, channels: Drawn[tuple[int, int]] = PAIRS_OF_CHANNELS, **options: Any
+) -> SearchStrategy[sesn.ScaleLift]:
+    """ScaleLift layers made by `random_lift`; options (padding_mode, bias, ...) are values or strategies."""
+    return st.builds(random_lift, _strategy(basis), _strategy(channels), SEEDS, **_strategies(options))
+
+
+def convs(
+    basis: Drawn[sesn.SteerableBasis] = BASES, channels: Drawn[tuple[int, int]] = PAIRS_OF_CHANNELS, **options: Any
+) -> SearchStrategy[sesn.ScaleConv]:
+    """ScaleConv layers made by `random_conv`; options (interscale, ...) are values or strategies."""
+    return st.builds(random_conv, _strategy(basis), _strategy(channels), SEEDS, **_strategies(options))
+
+
+# --- networks
+
+ANY_NONLINEARITY = st.sampled_from(NONLINEARITIES)
+ANY_HEAD = st.sampled_from(HEADS)
+
+
+def random_network(
+    basis: sesn.SteerableBasis,
+    seed: int,
+    depth: int = 1,
+    nonlinearity: Nonlinearity = "relu",
+    head: Head = "field",
+    *,
+    channels: int = 2,
+    interscale: int = 1,
+    padding_mode: PaddingMode = "zeros",
+) -> nn.Sequential:
+    """A lift of one-channel images, `depth` ScaleConvs each after a nonlinearity, and pooling to what `head` says."""
+    options: dict[str, Any] = {"padding_mode": padding_mode, "bias": False, "dtype": torch.float64}
+
+    def make() -> nn.Sequential:
+        layers: list[nn.Module] = [sesn.ScaleLift(1, channels, basis, **options)]
+        for _ in range(depth):
+            layers.append(_rectifier(nonlinearity, padding_mode))
+            layers.append(sesn.ScaleConv(channels, channels, basis, interscale, **options))
+        return nn.Sequential(*layers, *_pooling(head))
+
+    return _seeded(make, seed)
+
+
+def _rectifier(nonlinearity: Nonlinearity, padding_mode: PaddingMode) -> nn.Module:
+    if nonlinearity == "bandlimited":
+        return sesn.BandlimitedReLU(padding_mode)
+    return sesn.ReLU() if nonlinearity == "relu" else nn.Identity()
+
+
+def _pooling(head: Head) -> list[nn.Module]:
+    over_scale = [sesn.ScaleProjection()] if head in ("map", "invariant") else []
+    over_space = [sesn.GlobalPool()] if head in ("scale", "invariant") else []
+    return [*over_scale, *over_space]
+
+
+def networks(
+    basis: Drawn[sesn.SteerableBasis] = BASES,
+    depth: Drawn[int] = DEPTHS,
+    nonlinearity: Drawn[Nonlinearity] = ANY_NONLINEARITY,
+    head: Drawn[Head] = ANY_HEAD,
+    **options: Any,
+) -> SearchStrategy[nn.Sequential]:
+    """Networks made by `random_network`; options (channels, interscale, padding_mode) are values or strategies."""
+    arguments = (_strategy(basis), SEEDS, _strategy(depth), _strategy(nonlinearity), _strategy(head))
+    return st.builds(random_network, *arguments, **_strategies(options))
