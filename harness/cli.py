@@ -7,6 +7,7 @@ A command is a function here under `@app.command()`. It imports the stages it jo
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,6 +35,28 @@ def sesn(
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
+
+
+@app.command()
+def reproduce(
+    out: Annotated[Path, typer.Option(help="Folder for the rows and pictures.")] = Path("reproduced"),
+    images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 64,
+    draws: Annotated[int, typer.Option(min=1, help="Random weights per method.")] = 4,
+) -> None:
+    """Run the main job on embedded data: draw the basis, measure Delta of three layers, say what was found."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
+
+    from harness.report.first_look import draw, report_table, save, save_rows
+    from harness.run.first_look import MODULES, first_look, wide_basis
+
+    console = Console()
+    with Progress(SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task("measuring Delta", total=len(MODULES) * draws)
+        rows = first_look(images, draws, on_step=lambda: bar.advance(task))
+    written = [save_rows(rows, out, "first-look"), *save(draw(rows, wide_basis()), out, "first-look")]
+    console.print(report_table(rows))
+    console.print("wrote " + ", ".join(str(path) for path in written))
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sesn",),
     ("sesn.baselines",),
     ("sesn.models",),
-    ("harness", "harness.methods", "harness.records"),
+    ("harness", "harness.machine", "harness.methods", "harness.records"),
     (
         "harness.bench",
         "harness.check",

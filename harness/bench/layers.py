@@ -1,0 +1,188 @@
+"""The layer benchmark: our layers against the textbook form, a filter bank, and direct wide convolution."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor, nn
+
+from harness.bench.contestants import FilterBank, Textbook
+from harness.bench.timing import Step, interleave, medians, peak_bytes
+from harness.machine import machine_line
+from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
+
+MNIST = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), 15, 7, mult=1.5)
+STL10 = basis_a(ScaleGrid.geometric(0.9, 1.41, 3), 7, 3)
+WIDE = basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 3), None, 3, window="wide", max_total_order=2)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer shape: `kind` lift or conv, `side` of the map; `group` says which target applies."""
+
+    group: str
+    kind: str
+    batch: int
+    in_channels: int
+    out_channels: int
+    side: int
+    basis: SteerableBasis
+
+    @property
+    def name(self) -> str:
+        """For example "MNIST lift 1->32 at 28"."""
+        return f"{self.group} {self.kind} {self.in_channels}->{self.out_channels} at {self.side}"
+
+    def layer(self, algorithm: str, device: torch.device) -> ScaleLift | ScaleConv:
+        """The layer of this case, with the same weights whatever the algorithm."""
+        torch.manual_seed(0)
+        make = ScaleLift if self.kind == "lift" else ScaleConv
+        return make(self.in_channels, self.out_channels, self.basis, bias=False, algorithm=algorithm, device=device)  # type: ignore[arg-type]
+
+    def inputs(self, device: torch.device) -> Tensor:
+        """A random input; only a grey image needs no gradient, since it can only be the first layer's."""
+        scales = () if self.kind == "lift" else (len(self.basis.grid),)
+        x = torch.randn(self.batch, self.in_channels, *scales, self.side, self.side, device=device)
+        return x.requires_grad_(self.in_channels > 1)
+
+
+CASES = (
+    Case("MNIST", "lift", 64, 1, 32, 28, MNIST),
+    Case("MNIST", "lift", 64, 32, 63, 14, MNIST),
+    Case("MNIST", "lift", 64, 63, 95, 7, MNIST),
+    Case("MNIST", "conv", 64, 32, 63, 14, MNIST),
+    Case("MNIST", "conv", 64, 63, 95, 7, MNIST),
+    Case("STL-10", "conv", 8, 128, 128, 48, STL10),
+    Case("STL-10", "conv", 8, 256, 256, 24, STL10),
+)
+WIDE_CASES = (
+    Case("wide", "conv", 32, 64, 64, 14, WIDE),
+    Case("wide", "conv", 16, 32, 32, 28, WIDE),
+    Case("wide", "conv", 4, 32, 32, 48, WIDE),
+    Case("wide", "conv", 2, 16, 16, 96, WIDE),
+)
+#: Target name -> (at least or at most, bound).
+TARGETS = {
+    "textbook / auto, each MNIST shape": (">=", 1.5),
+    "textbook / auto, MNIST conv, geometric mean": (">=", 3.0),
+    "textbook / auto, each STL-10 shape": (">=", 1.3),
+    "dense / filter bank, each shape": ("<=", 1.15),
+    "auto / better of the two, each shape": ("<=", 1.1),
+    "separable / dense peak memory, each shape": ("<=", 2.0),
+    "direct / separable, each wide shape": (">=", 10.0),
+}
+
+
+def run_tables(rounds: int, threads: int, device: str, only: str) -> None:
+    """Time every case, print the tables and whether each target was met in this run."""
+    torch.set_num_threads(threads)
+    where = torch.device(device)
+    console = Console()
+    narrow = [case for case in CASES if only in case.name]
+    wide = [case for case in WIDE_CASES if only in case.name]
+    results = {case: _measure(case, rounds, where) for case in track(narrow, "layers", console=console)}
+    results |= {case: _measure_wide(case, max(3, rounds // 3), where) for case in track(wide, "wide", console=console)}
+    console.print(f"forward + backward, float32, medians of {rounds} interleaved rounds; {machine_line(where)}")
+    if narrow:
+        console.print(_table(narrow, results, ("auto", "dense", "separable", "textbook", "bank")))
+    if wide:
+        console.print(_table(wide, results, ("separable", "direct")))
+    console.print(_target_table(results))
+
+
+@dataclass(frozen=True)
+class Result:
+    """Median milliseconds and peak bytes of each contestant."""
+
+    times: dict[str, float]
+    memory: dict[str, int]
+
+
+def _step(module: nn.Module, x: Tensor) -> Step:
+    with torch.no_grad():
+        gradient = torch.randn_like(module(x))
+
+    def step() -> None:
+        x.grad = None
+        module.zero_grad(set_to_none=True)
+        module(x).backward(gradient)
+
+    return step
+
+
+def _measure(case: Case, rounds: int, device: torch.device) -> Result:
+    x = case.inputs(device)
+    layers = {name: case.layer(name, device) for name in ("auto", "dense", "separable")}
+    flat = x if x.dim() == 4 else x.detach()[:, :, 0].contiguous().requires_grad_(x.requires_grad)
+    steps = {name: _step(layer, x) for name, layer in layers.items()}
+    steps["textbook"] = _step(Textbook(layers["dense"]).to(device), x)
+    steps["bank"] = _step(FilterBank(layers["dense"]).to(device), flat)
+    return _result(steps, rounds, device)
+
+
+def _measure_wide(case: Case, rounds: int, device: torch.device) -> Result:
+    """Direct convolution here is the dense algorithm's idea without its cropping: the whole window, scale by scale."""
+    x = case.inputs(device)
+    layer = case.layer("separable", device)
+    flat = x.detach()[:, :, 0].contiguous().requires_grad_(True)
+    steps = {"separable": _step(layer, x), "direct": _step(FilterBank(layer).to(device), flat)}
+    return _result(steps, rounds, device)
+
+
+def _result(steps: dict[str, Step], rounds: int, device: torch.device) -> Result:
+    times = medians(interleave(steps, rounds, device))
+    return Result(times, {name: peak_bytes(step, device) for name, step in steps.items()})
+
+
+def _table(cases: Sequence[Case], results: dict[Case, Result], names: Sequence[str]) -> Table:
+    table = Table(title="milliseconds (peak MB)")
+    table.add_column("case")
+    for name in names:
+        table.add_column(name, justify="right")
+    for case in cases:
+        result = results[case]
+        cells = [f"{result.times[name]:.1f} ({result.memory[name] / 2**20:.0f})" for name in names]
+        table.add_row(f"{case.name}, batch {case.batch}", *cells)
+    return table
+
+
+def _ratios(results: dict[Case, Result]) -> dict[str, list[float]]:
+    """The measured ratios behind each target."""
+    found: dict[str, list[float]] = {name: [] for name in TARGETS}
+    for case, result in results.items():
+        times, memory = result.times, result.memory
+        if case.group == "wide":
+            found["direct / separable, each wide shape"].append(times["direct"] / times["separable"])
+            continue
+        speedup = times["textbook"] / times["auto"]
+        found[f"textbook / auto, each {case.group} shape"].append(speedup)
+        if case.group == "MNIST" and case.kind == "conv":
+            found["textbook / auto, MNIST conv, geometric mean"].append(speedup)
+        found["dense / filter bank, each shape"].append(times["dense"] / times["bank"])
+        better = min(times["dense"], times["separable"])
+        found["auto / better of the two, each shape"].append(times["auto"] / better)
+        found["separable / dense peak memory, each shape"].append(memory["separable"] / memory["dense"])
+    return found
+
+
+def _target_table(results: dict[Case, Result]) -> Table:
+    table = Table(title="targets")
+    for heading in ("ratio", "target", "measured", "worst", "met"):
+        table.add_column(heading)
+    for name, values in _ratios(results).items():
+        if not values:
+            continue
+        sense, bound = TARGETS[name]
+        shown = [statistics.geometric_mean(values)] if name.endswith("geometric mean") else values
+        worst = min(shown) if sense == ">=" else max(shown)
+        met = worst >= bound if sense == ">=" else worst <= bound
+        listed = " ".join(f"{value:.2f}" for value in shown)
+        table.add_row(name, f"{sense} {bound}", listed, f"{worst:.2f}", "yes" if met else "NO")
+    return table

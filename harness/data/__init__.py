@@ -1,0 +1,1 @@
+"""What experiments read: images and data sets, found, checked and cached."""

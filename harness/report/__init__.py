@@ -1,0 +1,1 @@
+"""Stage 5: rows to artefacts, pure until files are written."""

@@ -1,0 +1,1 @@
+"""Stage 3: from a thing to do to the numbers seen."""
