@@ -1,0 +1,129 @@
+"""Reading a module under test: call it safely, tell what its output is, and refuse what cannot be measured."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sesn._checks import complaint, require, whole
+from sesn.conv import ScaleConv
+from sesn.receptive import Receptive
+from sesn.resample import resampled_size
+from sesn.scales import ScaleGrid
+
+Kind = Literal["auto", "field", "map", "scale", "invariant"]
+KINDS: tuple[Kind, ...] = ("auto", "field", "map", "scale", "invariant")
+_KIND_BY_RANK: dict[int, Kind] = {5: "field", 4: "map", 3: "scale", 2: "invariant"}
+#: The kinds that have spatial axes.
+SPATIAL = ("field", "map")
+#: The fewest pixels a rescaled side may have.
+FEWEST_PIXELS = 3
+
+
+def call(module: nn.Module, images: Tensor) -> Tensor:
+    """The module on images in its own dtype and device; its output in float64."""
+    like = next((p for p in (*module.parameters(), *module.buffers()) if p.is_floating_point()), images)
+    try:
+        output = module(images.to(device=like.device, dtype=like.dtype))
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ValueError(f"the module rejected images of shape {tuple(images.shape)}: {error}") from error
+    if not isinstance(output, Tensor):
+        raise TypeError(
+            f"the module must return one tensor, got {type(output).__name__}; wrap it to return the tensor to measure"
+        )
+    if not bool(torch.isfinite(output).all()):
+        raise ValueError(
+            f"the module returned NaN or infinity for images of shape {tuple(images.shape)}; no Delta can be taken"
+        )
+    return output.to(torch.float64)
+
+
+def output_kind(kind: Kind, output: Tensor) -> Kind:
+    """How to read an output: as asked, or by its rank."""
+    if kind != "auto":
+        rank = next(rank for rank, name in _KIND_BY_RANK.items() if name == kind)
+        require(
+            output.dim() == rank, "kind", kind, f"the kind of a {output.dim()}-dimensional output {tuple(output.shape)}"
+        )
+        return kind
+    if output.dim() not in _KIND_BY_RANK:
+        raise ValueError(
+            f"the module's output has shape {tuple(output.shape)}, which is no map, field or invariant; give `action=`"
+        )
+    return _KIND_BY_RANK[output.dim()]
+
+
+def output_grid(module: nn.Module, grid: ScaleGrid | None, output: Tensor, kind: str) -> ScaleGrid | None:
+    """The scales of an output with a scale axis: given, the module's, or its last submodule's."""
+    if kind not in ("field", "scale"):
+        return None
+    found = grid if grid is not None else _module_grid(module)
+    if found is None:
+        raise ValueError(
+            f"the output {tuple(output.shape)} has a scale axis but the module has no `.grid`; give `grid=`"
+        )
+    require(len(found) == output.shape[2], "grid", found, f"as long as the output's scale axis ({output.shape[2]})")
+    return found
+
+
+def _module_grid(module: nn.Module) -> ScaleGrid | None:
+    own = getattr(module, "grid", None)
+    if isinstance(own, ScaleGrid):
+        return own
+    grids = [g for m in module.modules() if isinstance(g := getattr(m, "grid", None), ScaleGrid)]
+    return grids[-1] if grids else None
+
+
+def spoiled_channels(module: nn.Module, spoiled: int | None) -> int:
+    """Scale channels at the large end that interscale layers fill with zeros."""
+    if spoiled is not None:
+        return whole("spoiled", spoiled, 0)
+    return sum(layer.interscale - 1 for layer in module.modules() if isinstance(layer, ScaleConv))
+
+
+def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor) -> int:
+    """Pixels of the output to leave out at each border."""
+    if crop == "auto":
+        return min(math.ceil((seen.radius * factor + 3) / seen.stride), quarter_side(output))
+    pixels = whole("crop", crop, 0)
+    side = min(output.shape[-2:])
+    require(2 * pixels < side, "crop", crop, f"less than half of the output's side ({side})")
+    return pixels
+
+
+def quarter_side(output: Tensor) -> int:
+    """A quarter of the smaller side."""
+    return int(min(output.shape[-2:]) // 4)
+
+
+def check_images(images: Any, factor: float) -> None:
+    """Refuse what is no batch of images, or would shrink to nothing."""
+    if not isinstance(images, Tensor) or images.dim() != 4 or not images.is_floating_point():
+        shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise ValueError(complaint("images", shape, "a floating-point tensor [b, c, h, w]"))
+    require(images.shape[0] > 0, "images.shape[0]", 0, "at least 1")
+    require(bool(torch.isfinite(images).all()), "images", "with NaN or infinity", "finite")
+    number = isinstance(factor, int | float) and math.isfinite(factor) and factor > 0
+    require(number, "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
+    left = min(resampled_size(side, factor) for side in images.shape[-2:])
+    require(
+        left >= FEWEST_PIXELS,
+        "factor",
+        factor,
+        f"large enough to leave {FEWEST_PIXELS} pixels of {min(images.shape[-2:])}",
+        f"it leaves {left}; use larger images or a larger factor",
+    )
+
+
+def check_eval(module: nn.Module) -> None:
+    """Refuse batch norm and dropout in train mode."""
+    for name, layer in module.named_modules():
+        stochastic = isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd)
+        if stochastic and layer.training:
+            raise ValueError(
+                f"`{name or 'module'}` ({type(layer).__name__}) is in train mode: its output depends on the batch or "
+                "on chance, so the two branches cannot be compared; call module.eval() first"
+            )
