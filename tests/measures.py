@@ -36,3 +36,10 @@ def interior(image: Tensor, margin: int) -> Tensor:
     """[..., h, w] without `margin` pixels at each border."""
     assert 2 * margin < min(image.shape[-2:])
     return image[..., margin : image.shape[-2] - margin, margin : image.shape[-1] - margin]
+
+
+def gaussian_blob(size: int, width: float) -> Tensor:
+    """exp(-r^2 / (2 width^2)) about the centre of an image [1, 1, size, size]."""
+    x = torch.arange(size, dtype=torch.float64) - (size - 1) / 2
+    profile = torch.exp(-0.5 * (x / width).square())
+    return (profile[:, None] * profile)[None, None]
