@@ -9,12 +9,15 @@ from sesn.action import ScaleTranslation as ScaleTranslation
 from sesn.action import rescale as rescale
 from sesn.action import rescale_field as rescale_field
 from sesn.action import translate as translate
+from sesn.assertions import assert_equivariant as assert_equivariant
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b
 from sesn.conv import ScaleConv as ScaleConv
 from sesn.conv import ScaleConv1x1 as ScaleConv1x1
 from sesn.conv import ScaleLift as ScaleLift
+from sesn.diagnosis import Finding as Finding
+from sesn.diagnosis import diagnose as diagnose
 from sesn.equivariance import EquivarianceError as EquivarianceError
 from sesn.equivariance import equivariance_error as equivariance_error
 from sesn.nonlinearity import BandlimitedReLU as BandlimitedReLU
