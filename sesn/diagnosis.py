@@ -18,6 +18,7 @@ from sesn.action import rescale
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.conv import ScaleConv, ScaleLift
 from sesn.equivariance import EquivarianceError, compare, resampler_ends
+from sesn.pool import ScaleProjection
 from sesn.probe import SPATIAL, call, output_grid
 from sesn.receptive import receptive_field
 from sesn.resample import Ends, Resampler
@@ -29,6 +30,7 @@ ENOUGH_SIGMAS = 4.0
 CLEAR = 5.0
 #: Images on which other readings of the output are tried.
 FEW = 4
+POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,23 @@ def _too_few_scales(case: Case) -> Iterator[Finding]:
         )
 
 
+def _projection(case: Case) -> Iterator[Finding]:
+    """A maximum over scale sees the scales of the grid only: what it would need from beyond is missing."""
+    projected = any(isinstance(module, ScaleProjection) for module in case.module.modules())
+    if projected and case.error.factor != 1 and case.error.kind not in ("field", "scale"):
+        scales = max((len(basis.grid) for basis in case.bases), default=0)
+        yield Finding(
+            "truncation of the scale axis",
+            f"the maximum over {scales} scales lacks those that rescaling brings in from beyond the grid",
+            "Use more scales than objects change by, or measure before the projection",
+        )
+
+
 def _off_grid(case: Case) -> Iterator[Finding]:
     if case.error.residual > 0 and not case.error.on_grid:
         yield Finding(
             "factor between two scales",
-            f"factor {case.error.factor:.4g} is {case.error.residual:.2g} (in log) away from the nearest step of the grid",
+            f"factor {case.error.factor:.4g} is {case.error.residual:.2g} (in log) away from the nearest step",
             "Measure at a step of the grid, or use a finer grid",
         )
 
@@ -138,9 +152,8 @@ def _representation(case: Case) -> Iterator[Finding]:
 
 def _reordered(case: Case, order: list[int]) -> float:
     """Delta with the scale axis of both outputs put in another order."""
-    assert case.moved is not None and case.direct is not None  # the caller looked
-    moved, direct = case.moved[:, :, order], case.direct[:, :, order]
-    error = case.error
+    error, outputs = case.error, [output for output in (case.moved, case.direct) if output is not None]
+    moved, direct = (output[:, :, order] for output in outputs)
     return _median(compare(moved, direct, error.factor, error.kind, case.grid, 0, error.crop, error.floor).all)
 
 
@@ -161,7 +174,7 @@ def _truncated_windows(case: Case) -> Iterator[Finding]:
         if min(widths) < ENOUGH_SIGMAS - 1e-9:
             yield Finding(
                 "truncated windows",
-                f"half-windows of {min(widths):.2g} to {max(widths):.2g} sigma cut the functions off, at each scale elsewhere",
+                f"half-windows of {min(widths):.2g} to {max(widths):.2g} sigma cut the functions off unevenly",
                 "Use window='wide' (4.5 sigma); with algorithm='auto' it costs little more",
             )
 
@@ -197,8 +210,8 @@ def _stride_phase(case: Case) -> Iterator[Finding]:
     if stride > 1 and (case.image_side - 1) % stride:
         yield Finding(
             "stride phase and even sizes",
-            f"a total stride of {stride} on a side of {case.image_side} keeps pixels 0, {stride}, ...: their centre is not the "
-            "image's, so rescaling moves them",
+            f"a total stride of {stride} on a side of {case.image_side} keeps pixels 0, {stride}, ...: their centre is "
+            "not the image's, so rescaling moves them",
             f"Use sides N with N - 1 a multiple of {stride} before and after rescaling, or low-pass before striding",
         )
 
@@ -216,9 +229,7 @@ def _batch_statistics(case: Case) -> Iterator[Finding]:
 
 
 def _aliasing(case: Case) -> Iterator[Finding]:
-    if any(
-        isinstance(m, nn.ReLU | nn.LeakyReLU | nn.GELU | nn.ELU | nn.Sigmoid | nn.Tanh) for m in case.module.modules()
-    ):
+    if any(isinstance(module, POINTWISE) for module in case.module.modules()):
         yield Finding(
             "aliasing by the nonlinearity",
             "a pointwise nonlinearity makes frequencies beyond what the pixel grid can hold",
@@ -231,6 +242,7 @@ SUSPECTS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _too_few_scales,
     _representation,
     _off_grid,
+    _projection,
     _ordinary_convolution,
     _batch_statistics,
     _truncated_windows,
