@@ -47,7 +47,8 @@ def reproduce(
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
 
-    from harness.report.first_look import draw, report_table, save, save_rows
+    from harness.drawing import save
+    from harness.report.first_look import draw, report_table, save_rows
     from harness.run.first_look import MODULES, first_look, wide_basis
 
     console = Console()

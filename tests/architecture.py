@@ -17,7 +17,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sesn",),
     ("sesn.baselines",),
     ("sesn.models",),
-    ("harness", "harness.machine", "harness.methods", "harness.records"),
+    (
+        "harness",
+        "harness.drawing",
+        "harness.files",
+        "harness.machine",
+        "harness.methods",
+        "harness.records",
+        "harness.statistics",
+    ),
     (
         "harness.bench",
         "harness.check",
@@ -33,12 +41,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])
-#: The stages that read datasets. No other stage imports a stage.
-STAGE_IMPORTS = frozenset({("harness.run", "harness.data"), ("harness.check", "harness.data")})
+#: The stages that read datasets or make synthetic images. No other stage imports a stage.
+STAGE_IMPORTS = frozenset((stage, "harness.data") for stage in ("harness.run", "harness.check", "harness.strategies"))
 
 #: What `pip install sesn` brings. Everything else (pandas, matplotlib, ...) belongs to the harness.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})
-MAY_DRAW = frozenset({"harness.report", "harness.check"})
+#: Those that draw, and the style they share.
+MAY_DRAW = frozenset({"harness.report", "harness.check", "harness.drawing"})
 MOST_LINES = 400
 
 

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.cli import app
-from harness.report.first_look import draw, markdown_table, medians, save
+from harness.drawing import save
+from harness.report.first_look import draw, markdown_table, medians
 from harness.run.first_look import wide_basis
 
 ROOT = Path(__file__).resolve().parents[1]

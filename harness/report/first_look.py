@@ -13,18 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecFromSubplotSpec
 from rich.table import Table
 
+from harness.drawing import STYLE
+from harness.files import replacing
 from sesn import SteerableBasis
 
 #: Okabe and Ito's palette: told apart by colour-blind readers.
 COLOURS = {"sesn-wide": "#0072B2", "sesn-stl10": "#56B4E9", "cnn": "#D55E00"}
-#: The same rows give the same bytes.
-STYLE: Any = {
-    "svg.hashsalt": "sesn",
-    "svg.fonttype": "path",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 
 def medians(rows: Sequence[dict[str, Any]], column: str) -> dict[str, float]:
@@ -113,19 +107,7 @@ def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
 
 def save_rows(rows: Sequence[dict[str, Any]], folder: Path, name: str) -> Path:
     """Write the rows, one JSON object a line, all or nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.jsonl"
-    partial = path.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return partial.replace(path)
-
-
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PNG and SVG; a date in the file would make the same rows give other bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-    with mpl.rc_context(STYLE):
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-            figure.savefig(path, dpi=160, metadata=metadata)
-    return paths
+    with replacing(path) as partial:
+        partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
