@@ -60,6 +60,28 @@ def reproduce(
     console.print("wrote " + ", ".join(str(path) for path in written))
 
 
+@app.command()
+def explain(
+    out: Annotated[Path, typer.Option(help="Folder for the rows and the picture.")] = Path("reproduced"),
+    images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 32,
+) -> None:
+    """Measure what an observed Delta is made of, one ingredient at a time, and draw it."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from harness.drawing import save
+    from harness.report.first_look import save_rows
+    from harness.report.measurement import draw
+    from harness.run.measurement import MEASURES, measure_ingredients
+
+    console = Console()
+    with Progress(console=console) as bar:
+        task = bar.add_task("measuring", total=len(MEASURES))
+        rows = measure_ingredients(images, on_step=lambda: bar.advance(task))
+    written = [save_rows(rows, out, "measurement"), *save(draw(rows), out, "measurement")]
+    console.print("wrote " + ", ".join(str(path) for path in written))
+
+
 def main() -> None:
     """Run the command line (the console script's entry point)."""
     app()

@@ -1,0 +1,121 @@
+"""What an observed Delta is made of, measured one ingredient at a time on embedded photographs: the docs' pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.data.photographs import NAME, photographs
+from harness.machine import provenance
+from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
+from sesn.basis import ProfilePairs
+from sesn.resample import RESAMPLERS
+
+STEP = math.sqrt(2)
+DOWNSCALES = (1.2, STEP, 2.0, 2 * STEP, 4.0)
+HALF_WIDTHS = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0)
+SMALLEST = (0.6, 0.75, 0.9, 1.05, 1.2, 1.5, 1.8)
+EXTENTS = (1, 2, 3, 4, 5)
+OFFSETS = (0.0, 0.05, 0.1, 0.25, 0.5)
+CHANNELS = 4
+
+Measure = Callable[[Tensor], list[dict[str, Any]]]
+
+
+def _lift(smallest: float, half_width: float, scales: int = 5) -> ScaleLift:
+    """A linear lift whose windows reach `half_width` sigmas, six functions of total order up to 2."""
+    grid = ScaleGrid.geometric(smallest, STEP, scales)
+    boxes = [2 * math.ceil(half_width * sigma) + 1 for sigma in grid]
+    pairs: ProfilePairs | None = basis_a(grid, None, 3, window="wide", max_total_order=2).pairs
+    return _seeded(ScaleLift(3, CHANNELS, SteerableBasis(grid, boxes, pairs=pairs), bias=False))
+
+
+def _seeded(module: ScaleLift) -> ScaleLift:
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        module.weight.copy_(torch.randn(module.weight.shape, generator=generator))
+    return module.eval()
+
+
+def _row(panel: str, series: str, x: float, values: Tensor) -> dict[str, Any]:
+    return {"experiment": "measurement", "panel": panel, "series": series, "x": x, "delta": values.tolist()}
+
+
+def resamplers(images: Tensor) -> list[dict[str, Any]]:
+    """The probe's own floor, by resampler and downscale."""
+    rows = []
+    for resampler in RESAMPLERS:
+        for downscale in DOWNSCALES:
+            quarter = int(images.shape[-1] / downscale) // 4
+            error = equivariance_error(nn.Identity(), images, 1 / downscale, resampler=resampler, crop=quarter)
+            rows.append(_row("resampler", resampler, downscale, error.floor))
+    return rows
+
+
+def windows(images: Tensor) -> list[dict[str, Any]]:
+    """Delta of a lift against the half-width of its windows, and against its smallest sigma."""
+    rows = [
+        _row("window", "Δ", width, equivariance_error(_lift(1.5, width), images, 1 / STEP).valid)
+        for width in HALF_WIDTHS
+    ]
+    rows += [
+        _row("sampling", "Δ", sigma, equivariance_error(_lift(sigma, 6.0), images, 1 / STEP).valid)
+        for sigma in SMALLEST
+    ]
+    return rows
+
+
+class _Copied(nn.Module):
+    """An image copied along the scale axis, then one interscale layer: truncation and nothing else."""
+
+    def __init__(self, extent: int) -> None:
+        super().__init__()
+        basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
+        self.conv = ScaleConv(3, CHANNELS, basis, interscale=extent, bias=False)
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            self.conv.weight.copy_(torch.randn(self.conv.weight.shape, generator=generator))
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Image to field."""
+        scales = len(self.conv.grid)
+        return self.conv(image[:, :, None].expand(-1, -1, scales, -1, -1))  # type: ignore[no-any-return]
+
+
+def truncation(images: Tensor) -> list[dict[str, Any]]:
+    """Delta over all partnered channels and over the valid ones, against the interscale extent."""
+    rows = []
+    for extent in EXTENTS:
+        error = equivariance_error(_Copied(extent).eval(), images, 1 / STEP)
+        rows.append(_row("interscale", "all channels", extent, error.all))
+        if not bool(error.valid.isnan().all()):
+            rows.append(_row("interscale", "valid channels", extent, error.valid))
+    return rows
+
+
+def misregistration(images: Tensor) -> list[dict[str, Any]]:
+    """What a grid that is off by a fraction of a pixel adds: the identity, its output moved."""
+    rows = []
+    for offset in OFFSETS:
+        moved, direct = rescale(images, 1 / STEP, offset=offset), rescale(images, 1 / STEP)
+        inside = (slice(None), slice(None), slice(12, -12), slice(12, -12))
+        difference = (moved - direct)[inside].square().flatten(1).sum(1)
+        rows.append(_row("registration", "Δ", offset, difference / moved[inside].square().flatten(1).sum(1)))
+    return rows
+
+
+MEASURES: tuple[Measure, ...] = (resamplers, windows, truncation, misregistration)
+
+
+def measure_ingredients(images: int = 32, on_step: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
+    """All panels' rows, each with what it was measured on."""
+    pictures = photographs(images)
+    rows: list[dict[str, Any]] = []
+    for measure in MEASURES:
+        rows += measure(pictures)
+        on_step()
+    return [{**row, "images": f"{NAME}, {images} crops", "seed": 0, **provenance()} for row in rows]
