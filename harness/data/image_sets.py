@@ -1,0 +1,149 @@
+"""Every image set that Delta is measured on, by name: photographs, STL-10, synthetic spectra, or the user's directory.
+
+Images move Delta by a factor of 1000 and more, so the name that comes back with them belongs on every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.data.spectra import SPECTRA, random_images
+
+#: How many images are taken, if there are as many, when no number is asked for.
+USUAL_COUNT = 16
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of an image set."""
+
+    channels: int
+    height: int
+    width: int
+    count: int | None
+    seed: int
+    data_root: Path | None
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "height", "width", "count"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` (={value}) must be at least 1")
+
+    def order(self, available: int, what: str) -> Tensor:
+        """Which of the available images to take, in an order drawn by the seed."""
+        count = min(USUAL_COUNT, available) if self.count is None else self.count
+        if count > available:
+            raise ValueError(f"`count` (={count}) must be at most {available}, the number of {what}")
+        return torch.randperm(available, generator=torch.Generator().manual_seed(self.seed))[:count]
+
+
+def image_set(
+    name: str,
+    channels: int,
+    height: int,
+    width: int,
+    count: int | None = None,
+    seed: int = 0,
+    data_root: Path | None = None,
+) -> tuple[Tensor, str]:
+    """Images of a set as float64 [n, c, h, w], zero-mean in each channel, and the set's name with what was done to it.
+
+    Args:
+        name: a key of IMAGE_SETS, or a directory of pictures.
+        channels: 3 for colour, 1 for the mean of the colours; any other number repeats them (the name says so).
+        height: of the images; stored ones are cropped about their centre if larger, enlarged by Lanczos if smaller.
+        width: likewise.
+        count: how many; by default 16, or all if there are fewer.
+        seed: draws the order, or the synthetic images themselves.
+        data_root: the folder of downloaded data sets; by default $SESN_DATA.
+    """
+    wanted = Wanted(channels, height, width, count, seed, data_root)
+    images, label = IMAGE_SETS[name](wanted) if name in IMAGE_SETS else _directory(name, wanted)
+    return images - images.mean(dim=(-2, -1), keepdim=True), f"{label}; {len(images)} used, {height}x{width}"
+
+
+def _embedded(wanted: Wanted) -> tuple[Tensor, str]:
+    # scikit-image and scikit-learn come with the harness only, and load slowly.
+    from harness.data.photographs import NAME, photographs
+
+    crops = photographs()
+    return _fitted(crops[wanted.order(len(crops), "embedded crops")], NAME, wanted)
+
+
+def _stl10(wanted: Wanted) -> tuple[Tensor, str]:
+    from harness.data.stl10 import stl10
+
+    split = stl10("train", wanted.data_root)
+    images = split.images(wanted.order(len(split), split.description)).to(torch.float64) / 255
+    return _fitted(images, split.description, wanted)
+
+
+def _synthetic(name: str) -> Callable[[Wanted], tuple[Tensor, str]]:
+    def make(wanted: Wanted) -> tuple[Tensor, str]:
+        count = USUAL_COUNT if wanted.count is None else wanted.count
+        shape = (count, wanted.channels, wanted.height, wanted.width)
+        return random_images(wanted.seed, shape, SPECTRA[name]), f"synthetic {name} amplitude"
+
+    return make
+
+
+def _directory(name: str, wanted: Wanted) -> tuple[Tensor, str]:
+    directory = Path(name)
+    if not directory.is_dir():
+        raise ValueError(f"`images` (={name!r}) must be one of {', '.join(IMAGE_SETS)}, or a directory of pictures")
+    from harness.data.folder import picture_files, read_pictures
+
+    files = picture_files(directory)
+    chosen = [files[i] for i in wanted.order(len(files), f"pictures in {directory}").tolist()]
+    images, suffix = _in_channels(read_pictures(chosen, wanted.height, wanted.width), wanted.channels)
+    return images, f"directory {directory.resolve().name}{suffix}"
+
+
+#: One maker for each name.
+IMAGE_SETS: dict[str, Callable[[Wanted], tuple[Tensor, str]]] = {
+    "embedded": _embedded,
+    "stl10": _stl10,
+    **{name: _synthetic(name) for name in SPECTRA},
+}
+
+
+def _fitted(images: Tensor, label: str, wanted: Wanted) -> tuple[Tensor, str]:
+    """Stored colour images in the wanted channels and size."""
+    images, suffix = _in_channels(images, wanted.channels)
+    side = images.shape[-1]
+    if wanted.height <= side and wanted.width <= side:
+        return centre_crop(images, wanted.height, wanted.width), label + suffix
+    large = enlarge(images, max(wanted.height, wanted.width))
+    return centre_crop(large, wanted.height, wanted.width), f"{label}{suffix}, enlarged from {side}x{side}"
+
+
+def _in_channels(images: Tensor, channels: int) -> tuple[Tensor, str]:
+    """Colour as it is, its mean, or its channels repeated in turn; and how to say so."""
+    if channels == images.shape[1]:
+        return images, ""
+    if channels == 1:
+        return images.mean(dim=1, keepdim=True), ", grey"
+    return images[:, torch.arange(channels) % images.shape[1]], f", colours repeated over {channels} channels"
+
+
+def centre_crop(images: Tensor, height: int, width: int) -> Tensor:
+    """The middle of [..., h, w]."""
+    top, left = (images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2
+    return images[..., top : top + height, left : left + width]
+
+
+def enlarge(images: Tensor, side: int) -> Tensor:
+    """Square images [n, c, h, h] at a larger side, by Pillow's Lanczos: no dark frame appears."""
+    from PIL import Image
+
+    planes = images.to(torch.float32).flatten(0, 1).numpy()
+    sized = [Image.fromarray(plane).resize((side, side), Image.Resampling.LANCZOS) for plane in planes]
+    stacked = torch.from_numpy(np.stack([np.asarray(plane) for plane in sized])).to(torch.float64)
+    return stacked.reshape(*images.shape[:2], side, side)

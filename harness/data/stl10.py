@@ -1,0 +1,90 @@
+"""STL-10 (Coates, Ng, Lee, AISTATS 2011), read from the official binary files `stl10_binary/{train,test}_{X,y}.bin`.
+
+An image is 3 x 96 x 96 bytes: channels, then columns, then rows. A split may be a prefix of the official one: what was
+read is named with its number of images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harness.data.root import data_root
+
+SplitName = Literal["train", "test"]
+SHAPE = (3, 96, 96)
+IMAGE_BYTES = 3 * 96 * 96
+CLASSES = 10
+#: The images that the publishers' files hold.
+OFFICIAL = {"train": 5000, "test": 8000}
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split on disk; images are read when asked for."""
+
+    name: SplitName
+    path: Path
+    stored: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    @property
+    def description(self) -> str:
+        """What was read, for a row: "STL-10 test, 2000 of 8000 images"."""
+        return f"STL-10 {self.name}, {len(self)} of {OFFICIAL[self.name]} images"
+
+    def images(self, order: Tensor | None = None) -> Tensor:
+        """Images as uint8 [n, 3, rows, columns]: all, or those numbered by `order`."""
+        chosen = self.stored if order is None else self.stored[order.numpy()]
+        # The file has columns before rows.
+        return torch.from_numpy(np.array(chosen)).transpose(-1, -2).contiguous()
+
+    def labels(self) -> Tensor:
+        """Classes 0..9 as int64 [n] (the file counts from 1); as many as there are images, or an error."""
+        return read_labels(self.path.with_name(f"{self.name}_y.bin"), len(self))
+
+
+def stl10(split: SplitName = "train", root: Path | None = None) -> Split:
+    """Open a split found under `root` or $SESN_DATA."""
+    if split not in get_args(SplitName):
+        raise ValueError(f"`split` (={split!r}) must be one of 'train', 'test'")
+    path = data_root(root) / "stl10_binary" / f"{split}_X.bin"
+    return Split(split, path, read_images(path))
+
+
+def read_images(path: Path) -> NDArray[np.uint8]:
+    """The file mapped as [n, 3, columns, rows]; its size must be a whole number of images."""
+    size = _size(path)
+    if size == 0 or size % IMAGE_BYTES:
+        raise ValueError(
+            f"{path} has {size} bytes, which is no whole number of images of {IMAGE_BYTES} bytes "
+            f"({size // IMAGE_BYTES} and {size % IMAGE_BYTES} bytes over); it is not complete, fetch it again"
+        )
+    return np.memmap(path, np.uint8, "r", shape=(size // IMAGE_BYTES, *SHAPE))
+
+
+def read_labels(path: Path, count: int) -> Tensor:
+    """`count` labels, one byte each, 1..10 in the file and 0..9 here."""
+    size = _size(path)
+    if size != count:
+        raise ValueError(f"{path} has {size} labels, but there are {count} images; take both from one source")
+    labels = torch.from_numpy(np.fromfile(path, np.uint8)).to(torch.int64)
+    if not 1 <= int(labels.min()) <= int(labels.max()) <= CLASSES:
+        raise ValueError(f"{path} has a label {int(labels.max())}, but labels are 1..{CLASSES}; it is no label file")
+    return labels - 1
+
+
+def _size(path: Path) -> int:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} does not exist; unpack the publishers' stl10_binary.tar.gz into the folder of data sets"
+        )
+    return path.stat().st_size
