@@ -42,8 +42,8 @@ SEEDS = st.integers(0, 2**16 - 1)
 SIDES = st.integers(4, 32)
 PAIRS_OF_CHANNELS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 BATCH_AND_CHANNELS = st.tuples(st.integers(1, 2), st.integers(1, 2))
-#: From where a Gaussian is resolved by the pixels to where its wide window still fits small images.
-SIGMAS = st.floats(1.2, 2.0)
+#: From where pixels resolve a Gaussian, and the narrower ones of type B, to where wide windows still fit small images.
+SIGMAS = st.floats(1.35, 2.0)
 RATIOS = st.floats(1.2, 2.0)
 COUNTS = st.integers(1, 4)
 ORDERS = st.integers(1, 3)
