@@ -82,7 +82,7 @@ class EquivarianceError:
     @property
     def on_grid(self) -> bool:
         """Whether the factor is a step of the grid; otherwise the nearest partners were compared."""
-        return self.residual <= ON_GRID_TOLERANCE
+        return bool(self.pairs) and self.residual <= ON_GRID_TOLERANCE
 
 
 def equivariance_error(
