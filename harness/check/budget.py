@@ -1,0 +1,286 @@
+"""The error budget: an observed Delta split into its causes by switching each off in turn.
+
+The causes come off one after the other and stay off, so the steps lead from the observed Delta to the remainder:
+
+    observed = sum over steps of (before - after) + remainder.
+
+Off means: the resampler is Lanczos (Fourier for a periodic network); the border is cropped away; scale channels that
+truncation of the scale axis has spoilt are left out, also of a projection; windows reach 6 sigma; strides are 1 and
+pools gone; nonlinearities are band-limited, then gone; the same picture and network stand on a grid of pixels twice as
+fine. The finer grid comes last: it would ease the causes before it as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rich.table import Table
+from torch import Tensor, nn
+
+from harness.check.partners import aware, partnered
+from harness.check.surgery import (
+    bandlimited,
+    calls_nonlinearity,
+    is_circular,
+    linearised,
+    refined,
+    steerable,
+    unstrided,
+    widened,
+)
+from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
+from sesn.equivariance import resampler_ends
+from sesn.probe import SPATIAL, Kind, check_eval, check_images, spoiled_channels
+from sesn.receptive import receptive_field
+from sesn.resample import Ends, Resampler, resampled_size
+
+NOT_PRESENT = "not present"
+FIXED_BASIS = "could not be switched off: a basis made by from_function cannot be sampled on another window or grid"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cause switched off.
+
+    Attributes:
+        cause: the cause.
+        change: what was done, from -> to.
+        before, after: the median Delta over the images with the cause and without it.
+        share: (before - after) / observed; negative where the cause had hidden another.
+        note: "not present", or why the cause could not be switched off; before == after then.
+    """
+
+    cause: str
+    change: str
+    before: float
+    after: float
+    share: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The steps from the observed Delta to the remainder; `floor` is the probe's at the end."""
+
+    observed: float
+    remainder: float
+    floor: float
+    factor: float
+    images: int
+    steps: tuple[Step, ...]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each cause, its steps added up; with the remainder they sum to 1."""
+        causes = dict.fromkeys(step.cause for step in self.steps)
+        return {cause: sum(s.share for s in self.steps if s.cause == cause) for cause in causes}
+
+    @property
+    def largest(self) -> str:
+        """The cause with the largest share, or "remainder"."""
+        shares = {**self.shares, "remainder": self.remainder / self.observed if self.observed else 0.0}
+        return max(shares, key=lambda cause: shares[cause])
+
+
+@dataclass(frozen=True)
+class _State:
+    """How Delta is measured: what the steps change."""
+
+    module: nn.Module
+    images: Tensor
+    factor: float
+    grid: ScaleGrid | None
+    kind: Kind
+    spoiled: int
+    resampler: Resampler
+    ends: Ends
+    crop: int | Literal["auto"]
+    truncated: bool
+
+    def measure(self) -> tuple[float, float, Kind]:
+        """The median Delta, the median floor, and how the output was read."""
+        error = equivariance_error(
+            aware(self.module, self.images.shape[-1]),
+            self.images,
+            self.factor,
+            grid=self.grid,
+            kind=self.kind,
+            spoiled=self.spoiled,
+            resampler=self.resampler,
+            crop=self.crop,
+            ends=self.ends,
+        )
+        delta = error.all if self.truncated else error.valid
+        if bool(delta.isnan().all()):
+            raise ValueError(
+                f"no scale channel is left whole at factor {self.factor:.3g}: use a longer grid or a smaller extent"
+                if error.pairs
+                else f"`factor` (={self.factor:.3g}) must be within the grid's range: no scale channel has a partner"
+            )
+        return float(delta.nanmedian()), float(error.floor.median()), error.kind  # type: ignore[return-value]
+
+
+#: What a cause yields: the change in words, and how to measure without it, or why that cannot be done.
+_Changes = Iterator[tuple[str, _State | str]]
+
+
+def error_budget(
+    module: nn.Module,
+    images: Tensor,
+    factor: float,
+    *,
+    grid: ScaleGrid | None = None,
+    kind: Kind = "auto",
+    spoiled: int | None = None,
+    resampler: Resampler = "lanczos3",
+    crop: int | Literal["auto"] = 0,
+    truncated: bool = True,
+    ends: Ends | Literal["auto"] = "auto",
+    on_step: Callable[[], None] = lambda: None,
+) -> Budget:
+    """Split the Delta of a module in eval mode into causes; other arguments as in `equivariance_error`.
+
+    The observed Delta is measured as given: by default over the whole picture (`crop=0`) and over all scale channels
+    that have a partner (`truncated=True`). `on_step` is called after each of the CAUSES.
+    """
+    check_images(images, factor)
+    check_eval(module)
+    own = grid if grid is not None else getattr(module, "grid", None)
+    margin = spoiled_channels(module, spoiled)
+    past = resampler_ends(resampler, ends)
+    state = _State(module, images, factor, own, kind, margin, resampler, past, crop, truncated)
+    observed, floor, read = state.measure()
+    state = replace(state, kind=read)
+    delta = observed
+    steps: list[Step] = []
+    for cause, changes in CAUSES.items():
+        found = list(changes(state)) or [("", NOT_PRESENT)]
+        for change, without in found:
+            step = Step(cause, change, delta, delta, 0.0)
+            try:
+                if isinstance(without, str):
+                    raise ValueError(without)
+                after, floor, _ = without.measure()
+            except (ValueError, RuntimeError) as error:
+                steps.append(replace(step, note=str(error)))
+                continue
+            steps.append(replace(step, after=after, share=(delta - after) / observed if observed else 0.0))
+            state, delta = without, after
+        on_step()
+    return Budget(observed, delta, floor, factor, len(images), tuple(steps))
+
+
+def _resampler(state: _State) -> _Changes:
+    if state.resampler in ("legacy", "bicubic"):
+        yield f"{state.resampler} → Lanczos", replace(state, resampler="lanczos3")
+    if state.resampler != "fourier" and is_circular(state.module):
+        yield "→ Fourier, periodic", replace(state, resampler="fourier", ends="circular")
+
+
+def _border(state: _State) -> _Changes:
+    """Crop what the widest windows of the later steps see, so that the crop stays the same from here on."""
+    if state.crop != 0 or (is_circular(state.module) and state.ends == "circular"):
+        return
+    if state.kind not in SPATIAL:
+        yield "", "could not be switched off: the output has no space to crop, and the border is pooled into it"
+        return
+    seen = receptive_field(widened(state.module) or state.module)
+    sides = [resampled_size(side, state.factor) for side in state.images.shape[-2:]]
+    quarter = max(0, min(sides) // seen.stride // 4)
+    crop = min(math.ceil((seen.radius * state.factor + 3) / seen.stride), quarter)
+    if crop:
+        yield f"{crop} pixels cropped", replace(state, crop=crop)
+
+
+def _truncation(state: _State) -> _Changes:
+    if state.truncated and state.spoiled and not _has_projection(state.module):
+        yield f"{state.spoiled} spoilt channel(s) left out", replace(state, truncated=False)
+    whole = partnered(state.module, state.factor, state.spoiled)
+    if whole is not None:
+        yield "projection over partnered scales", replace(state, module=whole, truncated=False)
+
+
+def _has_projection(module: nn.Module) -> bool:
+    return any(isinstance(layer, ScaleProjection) for layer in module.modules())
+
+
+def _has_fixed_basis(module: nn.Module) -> bool:
+    return any(not layer.basis.separable for layer in steerable(module))
+
+
+def _window(state: _State) -> _Changes:
+    if _has_fixed_basis(state.module):
+        yield "", FIXED_BASIS
+        return
+    wide = widened(state.module)
+    if wide is not None:
+        yield "windows → 6 sigma", replace(state, module=wide)
+
+
+def _nonlinearity(state: _State) -> _Changes:
+    smooth = bandlimited(state.module, "circular" if is_circular(state.module) else "zeros")
+    if smooth is not None:
+        yield "ReLU → band-limited", replace(state, module=smooth)
+    linear = linearised(smooth if smooth is not None else state.module)
+    if linear is not None:
+        yield "→ identity", replace(state, module=linear)
+    if calls_nonlinearity(linear if linear is not None else state.module, state.images):
+        yield "", "could not be switched off: called as a function; make it a module such as nn.ReLU"
+
+
+def _stride(state: _State) -> _Changes:
+    still = unstrided(state.module, state.images)
+    if still is not None and _has_fixed_basis(state.module):
+        yield "", FIXED_BASIS
+    elif still is not None:
+        ratio = receptive_field(state.module).stride
+        crop = state.crop if state.crop == "auto" else state.crop * ratio
+        yield "strides → 1, no pools", replace(state, module=still, crop=crop)
+
+
+def _sampling(state: _State) -> _Changes:
+    if _has_fixed_basis(state.module):
+        yield "", FIXED_BASIS
+        return
+    fine = refined(state.module)
+    if fine is not None:
+        resampler: Resampler = "fourier" if state.resampler == "fourier" else "lanczos3"
+        images = rescale(state.images, 2, resampler, state.ends)
+        crop = state.crop if state.crop == "auto" else 2 * state.crop
+        yield "pixels twice as fine", replace(state, module=fine, images=images, crop=crop)
+
+
+#: In the order in which they come off.
+CAUSES: dict[str, Callable[[_State], _Changes]] = {
+    "resampler": _resampler,
+    "border": _border,
+    "scale truncation": _truncation,
+    "kernel window": _window,
+    "stride phase": _stride,
+    "nonlinearity": _nonlinearity,
+    "kernel sampling": _sampling,
+}
+
+
+def budget_table(budget: Budget) -> Table:
+    """The budget for a terminal."""
+    table = Table("cause", "switched off by", "Δ before", "Δ after", "share", title="error budget")
+    for step in budget.steps:
+        numbers = ["", "", "-"] if step.note else [f"{step.before:.1e}", f"{step.after:.1e}", f"{step.share:.1%}"]
+        style = "dim" if step.note == NOT_PRESENT else "bold" if step.cause == budget.largest else None
+        table.add_row(step.cause, step.note or step.change, *numbers, style=style)
+    remaining = f"{budget.remainder / budget.observed:.1%}" if budget.observed else "-"
+    table.add_row("remainder", f"floor of the probe {budget.floor:.1e}", "", f"{budget.remainder:.1e}", remaining)
+    table.caption = caption(budget)
+    return table
+
+
+def caption(budget: Budget) -> str:
+    """What was split, and into what mostly."""
+    return (
+        f"Δ {budget.observed:.1e} at downscale {1 / budget.factor:.3g}, median of {budget.images} image(s), "
+        f"mostly {budget.largest}"
+    )

@@ -1,0 +1,229 @@
+"""Copies of a network with one cause of error taken out: wider windows, a finer grid, no stride, no nonlinearity.
+
+Every operation works on a deep copy and leaves the rest of the network as it is. A steerable layer keeps the functions
+it has: when its window or its grid of pixels changes, the weights are scaled so that only that changes.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from sesn import BandlimitedReLU, ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, SteerableBasis
+from sesn.pool import SpatialAvgPool, SpatialMaxPool
+from sesn.resample import Ends
+
+#: Half-width of a window that cuts off nothing, in sigmas.
+WHOLE_HALF_WIDTH = 6.0
+POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tanh, BandlimitedReLU)
+FUNCTIONAL = frozenset({"relu", "leaky_relu", "prelu", "gelu", "elu", "silu", "sigmoid", "tanh"})
+POOLS = (SpatialMaxPool, SpatialAvgPool, nn.MaxPool2d, nn.AvgPool2d, nn.MaxPool3d, nn.AvgPool3d)
+STRIDED = (ScaleLift, ScaleConv, ScaleConv1x1, nn.Conv2d)
+
+Steerable = ScaleLift | ScaleConv
+#: The new module, or None to leave the old one.
+Change = Callable[[nn.Module], nn.Module | None]
+
+
+def changed(module: nn.Module, change: Change) -> nn.Module | None:
+    """A deep copy with every submodule that `change` answers to replaced; None if it answers to none."""
+    clone = copy.deepcopy(module)
+    new = {id(old): fresh for old in clone.modules() if (fresh := change(old)) is not None}
+    if not new:
+        return None
+    for parent in list(clone.modules()):
+        for name, child in parent.named_children():
+            if id(child) in new:
+                setattr(parent, name, new[id(child)])
+    return new.get(id(clone), clone)
+
+
+def is_circular(module: nn.Module) -> bool:
+    """Whether the network is periodic: it has layers that pad, and all of them wrap around."""
+    modes = [m.padding_mode for m in module.modules() if isinstance(m, Steerable | nn.Conv2d) and _reaches(m)]
+    return bool(modes) and all(mode == "circular" for mode in modes)
+
+
+def _reaches(layer: nn.Module) -> bool:
+    return not (isinstance(layer, nn.Conv2d) and max(layer.kernel_size) == 1)
+
+
+def steerable(module: nn.Module) -> list[Steerable]:
+    """The steerable layers."""
+    return [layer for layer in module.modules() if isinstance(layer, Steerable)]
+
+
+def widened(module: nn.Module) -> nn.Module | None:
+    """Every steerable layer on boxes of 6 sigma either side: the same functions, cut off nowhere."""
+
+    def change(layer: nn.Module) -> nn.Module | None:
+        if not isinstance(layer, Steerable) or not layer.basis.separable:
+            return None
+        radii = [max(box // 2, math.ceil(WHOLE_HALF_WIDTH * s)) for box, s in _scales(layer)]
+        # Within half a sigma nothing is cut off that the wider box would bring back.
+        if all(box // 2 >= (WHOLE_HALF_WIDTH - 0.5) * s for box, s in _scales(layer)):
+            return None
+        return _rebuilt(layer, 1, radii, layer.stride)
+
+    return changed(module, change)
+
+
+def refined(module: nn.Module, step: int = 2) -> nn.Module | None:
+    """The same network for images on a grid `step` times as fine: sigmas and windows grow by `step`."""
+    return changed(module, lambda layer: _dilated(layer, step, getattr(layer, "stride", 1)))
+
+
+def unstrided(module: nn.Module, images: Tensor) -> nn.Module | None:
+    """Every stride 1 and no spatial pooling; what comes after a stride is enlarged, so that it sees what it saw."""
+    spacing = _spacings(module, images)
+    if not any(isinstance(m, POOLS) or _stride(m) > 1 for m in module.modules()):
+        return None
+    # Layers are told by their place in the order of `modules()`, which a copy keeps.
+    order = iter([spacing.get(id(layer), 1) for layer in module.modules()])
+
+    def change(layer: nn.Module) -> nn.Module | None:
+        step = next(order)
+        if isinstance(layer, POOLS):
+            return nn.Identity()
+        return _dilated(layer, step, 1) if step > 1 or _stride(layer) > 1 else None
+
+    return changed(module, change)
+
+
+def bandlimited(module: nn.Module, ends: Ends) -> nn.Module | None:
+    """Every nn.ReLU at twice the resolution."""
+    return changed(module, lambda layer: BandlimitedReLU(ends) if isinstance(layer, nn.ReLU) else None)
+
+
+def linearised(module: nn.Module) -> nn.Module | None:
+    """Every pointwise nonlinearity the identity."""
+    return changed(module, lambda layer: nn.Identity() if isinstance(layer, POINTWISE) else None)
+
+
+class _Nonlinearities(TorchFunctionMode):
+    """Notices whether a pointwise nonlinearity is called."""
+
+    seen: bool = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.seen = self.seen or getattr(func, "__name__", "").rstrip("_") in FUNCTIONAL
+        return func(*args, **(kwargs or {}))
+
+
+def calls_nonlinearity(module: nn.Module, images: Tensor) -> bool:
+    """Whether a forward pass calls a pointwise nonlinearity, as a module or as a function."""
+    mode = _Nonlinearities()
+    with mode:
+        _run(module, images[:1])
+    return mode.seen
+
+
+def _run(module: nn.Module, images: Tensor) -> None:
+    like = next((p for p in (*module.parameters(), *module.buffers()) if p.is_floating_point()), images)
+    with torch.no_grad():
+        module(images.to(like))
+
+
+def _stride(layer: nn.Module) -> int:
+    stride: Any = getattr(layer, "stride", 1) if isinstance(layer, STRIDED) else 1
+    return max(stride) if isinstance(stride, tuple) else int(stride)
+
+
+def _spacings(module: nn.Module, images: Tensor) -> dict[int, int]:
+    """Image pixels between neighbouring pixels of every layer's input, from the sizes that one image takes."""
+    found: dict[int, int] = {}
+
+    def hook(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if inputs and isinstance(inputs[0], Tensor) and inputs[0].dim() >= 4:
+            found.setdefault(id(layer), max(1, round(images.shape[-1] / inputs[0].shape[-1])))
+
+    handles = [layer.register_forward_pre_hook(hook) for layer in module.modules()]
+    try:
+        _run(module, images[:1])
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _dilated(layer: nn.Module, step: int, stride: Any) -> nn.Module | None:
+    """The layer on a grid `step` times as fine, keeping one of `stride` outputs there."""
+    if isinstance(layer, Steerable) and layer.basis.separable:
+        return _rebuilt(layer, step, [step * (box // 2) for box, _ in _scales(layer)], stride)
+    if isinstance(layer, ScaleConv1x1):
+        fresh: Any = copy.copy(layer)
+        fresh.stride = stride
+        return fresh if layer.stride != stride else None
+    if isinstance(layer, nn.Conv2d) and (step > 1 or _stride(layer) > 1):
+        return _dilated_plain(layer, step, stride)
+    return None
+
+
+def _dilated_plain(layer: nn.Conv2d, step: int, stride: Any) -> nn.Conv2d:
+    padding = layer.padding if isinstance(layer.padding, str) else tuple(step * p for p in layer.padding)
+    fresh = nn.Conv2d(
+        layer.in_channels,
+        layer.out_channels,
+        layer.kernel_size,  # type: ignore[arg-type]
+        stride,
+        padding,  # type: ignore[arg-type]
+        tuple(step * d for d in layer.dilation),  # type: ignore[arg-type]
+        layer.groups,
+        layer.bias is not None,
+        layer.padding_mode,
+        layer.weight.device,
+        layer.weight.dtype,
+    )
+    fresh.weight, fresh.bias = layer.weight, layer.bias
+    return fresh.eval()
+
+
+def _scales(layer: Steerable) -> list[tuple[int, float]]:
+    return list(zip(layer.basis.boxes, layer.basis.grid, strict=True))
+
+
+def _rebuilt(layer: Steerable, step: int, radii: list[int], stride: int) -> nn.Module:
+    """The same functions with sigmas `step` times as large, on boxes of these radii."""
+    old = layer.basis
+    grid = ScaleGrid(step * sigma for sigma in old.grid)
+    basis = SteerableBasis(grid, [2 * r + 1 for r in radii], pairs=old.pairs, name=old.name)
+    # Where the output starts and ends stays, in units of the old pixels.
+    padding = basis.kernel_size // 2 - step * (old.kernel_size // 2 - layer.padding)
+    options: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "padding_mode": layer.padding_mode,
+        "bias": layer.bias is not None,
+        "algorithm": layer.algorithm,
+        "device": layer.weight.device,
+        "dtype": layer.weight.dtype,
+    }
+    if isinstance(layer, ScaleConv):
+        options["interscale"] = layer.interscale
+    kind = ScaleConv if isinstance(layer, ScaleConv) else ScaleLift
+    fresh = kind(layer.in_channels, layer.out_channels, basis, **options).eval()
+    with torch.no_grad():
+        fresh.weight.copy_(layer.weight * _norm_ratio(old, basis, step).to(layer.weight))
+        if fresh.bias is not None and layer.bias is not None:
+            fresh.bias.copy_(layer.bias)
+    return fresh
+
+
+def _norm_ratio(old: SteerableBasis, new: SteerableBasis, step: int) -> Tensor:
+    """What undoes the new normalisation: the old samples of each function over the new ones at the same places.
+
+    On a finer grid a sum has step^2 times as many terms; psi_sigma carries sigma^-2, which makes up for it.
+    """
+    before, after = old.scale_functions(0), new.scale_functions(0)
+    centre, radius = after.shape[-1] // 2, step * (before.shape[-1] // 2)
+    places = slice(centre - radius, centre + radius + 1, step)
+    same = after[:, places, places]
+    return (before * same).sum((1, 2)) / same.square().sum((1, 2)) / step**2

@@ -1,0 +1,245 @@
+"""The error budget: the planted cause is named, the steps telescope, and the surgery changes no more than it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from harness.check.budget import CAUSES, NOT_PRESENT, Budget, budget_table, error_budget
+from harness.check.surgery import bandlimited, linearised, refined, unstrided, widened
+from harness.check.waterfall import draw_budget
+from harness.data.photographs import photographs
+from harness.drawing import save
+from sesn import (
+    GlobalPool,
+    ScaleConv,
+    ScaleConv1x1,
+    ScaleGrid,
+    ScaleLift,
+    ScaleProjection,
+    SpatialMaxPool,
+    SteerableBasis,
+    basis_a,
+    rescale,
+)
+
+STEP = 96 / 68
+WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 3), None, 2, window="wide")
+PUBLISHED = basis_a(ScaleGrid.geometric(0.9, STEP, 3), 7, 3)
+
+
+def build(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers).double().eval() if len(layers) > 1 else layers[0].double().eval()
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def split(module: nn.Module, **options: object) -> Budget:
+    budget = error_budget(module, photographs(2), 1 / STEP, **options)  # type: ignore[arg-type]
+    assert_telescopes(budget)
+    return budget
+
+
+def assert_telescopes(budget: Budget) -> None:
+    assert list(dict.fromkeys(step.cause for step in budget.steps)) == list(CAUSES)
+    levels = [budget.observed, *(step.after for step in budget.steps)]
+    assert [step.before for step in budget.steps] == levels[:-1]
+    assert levels[-1] == budget.remainder
+    assert sum(budget.shares.values()) + budget.remainder / budget.observed == pytest.approx(1)
+    assert all(step.share == 0 and step.before == step.after for step in budget.steps if step.note)
+
+
+def causes_present(budget: Budget) -> list[str]:
+    return [step.cause for step in budget.steps if not step.note]
+
+
+# --- each planted cause is named
+
+
+def test_published_windows_are_the_largest_cause() -> None:
+    budget = split(build(ScaleLift(3, 4, PUBLISHED, bias=False)))
+    assert budget.largest == "kernel window"
+    assert budget.observed > 5e-3
+    assert budget.remainder < 1e-5
+    assert causes_present(budget) == ["border", "kernel window", "kernel sampling"]
+
+
+def test_resampler_is_the_largest_cause_of_a_legacy_measurement() -> None:
+    budget = split(build(ScaleLift(3, 4, WIDE, bias=False)), resampler="legacy")
+    assert budget.largest == "resampler"
+    assert budget.remainder < budget.observed / 100
+
+
+def test_periodic_network_goes_on_to_fourier_and_has_no_border() -> None:
+    budget = split(build(ScaleLift(3, 2, WIDE, bias=False, padding_mode="circular")), resampler="bicubic")
+    assert [step.change for step in budget.steps if step.cause == "resampler"] == [
+        "bicubic → Lanczos",
+        "→ Fourier, periodic",
+    ]
+    assert "border" not in causes_present(budget)
+    assert budget.remainder < 1e-12
+
+
+def test_truncation_is_the_largest_cause_of_an_interscale_network() -> None:
+    budget = split(build(ScaleLift(3, 2, WIDE, bias=False), ScaleConv(2, 2, WIDE, interscale=2, bias=False)))
+    assert budget.largest == "scale truncation"
+    assert budget.remainder < 1e-5
+
+
+def test_truncation_is_the_largest_cause_of_a_projection() -> None:
+    budget = split(build(ScaleLift(3, 2, WIDE, bias=False), ScaleProjection()))
+    assert budget.largest == "scale truncation"
+    assert budget.remainder < 1e-3
+
+
+def test_nonlinearity_is_the_largest_cause_with_wide_windows() -> None:
+    budget = split(build(ScaleLift(3, 4, WIDE, bias=False), nn.ReLU()), crop="auto")
+    assert budget.largest == "nonlinearity"
+    assert [step.change for step in budget.steps if step.cause == "nonlinearity"] == [
+        "ReLU → band-limited",
+        "→ identity",
+    ]
+
+
+def test_stride_is_the_largest_cause_of_a_pooled_network() -> None:
+    layers = ScaleLift(3, 2, WIDE, bias=False), SpatialMaxPool(2), ScaleConv(2, 2, WIDE, bias=False)
+    assert split(build(*layers), crop="auto").largest == "stride phase"
+
+
+# --- what cannot be done is said
+
+
+def test_an_exact_network_has_nothing_to_split() -> None:
+    budget = error_budget(nn.Identity(), photographs(2), 1 / STEP)
+    assert budget.observed == budget.remainder == 0
+    assert {step.cause: step.note for step in budget.steps}["kernel window"] == NOT_PRESENT
+    assert budget_table(budget).row_count == len(CAUSES) + 1
+
+
+def test_a_nonlinearity_called_as_a_function_is_reported() -> None:
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lift = ScaleLift(3, 2, WIDE, bias=False)
+
+        def forward(self, image: Tensor) -> Tensor:
+            return F.relu(self.lift(image))
+
+    notes = [step.note for step in split(build(Functional())).steps if step.cause == "nonlinearity"]
+    assert len(notes) == 1
+    assert "called as a function" in notes[0]
+
+
+def test_a_basis_without_profiles_and_a_pooled_border_are_reported() -> None:
+    gauss = SteerableBasis.from_function(lambda x, y: torch.exp(-(x**2 + y**2) / 2), WIDE.grid, 7)
+    module = build(ScaleLift(3, 2, gauss), ScaleProjection(), GlobalPool("mean"))
+    notes = {step.cause: step.note for step in split(module).steps}
+    assert "from_function" in notes["kernel window"]
+    assert "from_function" in notes["kernel sampling"]
+    assert "no space to crop" in notes["border"]
+
+
+def test_no_channel_left_whole_is_reported() -> None:
+    module = build(ScaleLift(3, 2, WIDE, bias=False), ScaleConv(2, 2, WIDE, interscale=3, bias=False))
+    notes = {step.cause: step.note for step in split(module).steps}
+    assert "no scale channel is left whole" in notes["scale truncation"]
+
+
+def test_a_factor_beyond_the_grid_is_refused() -> None:
+    with pytest.raises(ValueError, match="range"):
+        error_budget(build(ScaleLift(3, 2, WIDE)), photographs(2), 1 / 8)
+
+
+def test_the_module_itself_is_left_alone() -> None:
+    module = build(ScaleLift(3, 2, PUBLISHED), nn.ReLU(), ScaleConv(2, 2, PUBLISHED, stride=2), ScaleProjection())
+    before = str(module), module(photographs(1))
+    split(module)
+    assert str(module) == before[0]
+    assert torch.equal(module(photographs(1)), before[1])
+
+
+# --- the surgery
+
+
+def test_wider_windows_keep_the_functions_where_they_were() -> None:
+    lift = build(ScaleLift(1, 9, PUBLISHED, bias=False))
+    wide = widened(lift)
+    assert isinstance(lift, ScaleLift)
+    assert isinstance(wide, ScaleLift)
+    for scale, box in enumerate(lift.basis.boxes):
+        old, new = (_kernel(layer, scale) for layer in (lift, wide))
+        margin = (new.shape[-1] - box) // 2
+        middle = new[..., margin : margin + box, margin : margin + box]
+        torch.testing.assert_close(middle, old, rtol=1e-10, atol=1e-12)
+    assert min(box // 2 / sigma for box, sigma in zip(wide.basis.boxes, wide.grid, strict=True)) >= 6
+
+
+def _kernel(layer: ScaleLift, scale: int) -> Tensor:
+    return torch.einsum("oin,nyx->oiyx", layer.weight.detach(), layer.basis.scale_functions(scale))
+
+
+def test_a_finer_grid_gives_the_same_responses() -> None:
+    lift = build(ScaleLift(3, 2, WIDE, padding_mode="circular"))
+    fine = refined(lift)
+    assert fine is not None
+    images = photographs(1)
+    smooth = rescale(rescale(images, 0.5, "fourier"), 2, "fourier")
+    with torch.no_grad():
+        expected, got = lift(smooth), rescale(fine(rescale(smooth, 2, "fourier")), 0.5, "fourier")
+    assert float((got - expected).square().sum() / expected.square().sum()) < 1e-6
+
+
+def test_without_strides_every_second_pixel_is_the_same() -> None:
+    wide = basis_a(ScaleGrid.geometric(1.5, STEP, 2), None, 2, window="wide")
+    layers = ScaleLift(3, 2, wide, stride=2), ScaleConv1x1(2, 2, stride=2), ScaleConv(2, 2, wide)
+    module = build(*layers)
+    images = rescale(rescale(photographs(1), 1 / 8, "fourier"), 8, "fourier")  # smooth enough for a stride of 4
+    still = unstrided(module, images)
+    assert still is not None
+    with torch.no_grad():
+        expected, got = module(images), still(images)[..., ::4, ::4]
+    inside = (..., slice(8, -8), slice(8, -8))
+    assert float((got - expected)[inside].square().sum() / expected[inside].square().sum()) < 1e-4
+
+
+def test_nothing_to_change_is_none() -> None:
+    plain = nn.Sequential(nn.Identity())
+    assert all(
+        each is None
+        for each in (
+            widened(plain),
+            refined(plain),
+            unstrided(plain, photographs(1)),
+            linearised(plain),
+            bandlimited(plain, "zeros"),
+        )
+    )
+
+
+def test_shared_layers_stay_shared() -> None:
+    relu = nn.ReLU()
+    changed = linearised(nn.Sequential(relu, nn.Sequential(relu)))
+    assert changed is not None
+    assert not any(isinstance(module, nn.ReLU) for module in changed.modules())
+
+
+# --- the picture
+
+
+def test_waterfall_is_drawn_the_same_twice(tmp_path: Path) -> None:
+    budget = split(build(ScaleLift(3, 2, PUBLISHED, bias=False), nn.ReLU()), resampler="legacy")
+    pairs = [save(draw_budget(budget), tmp_path / name, "budget") for name in ("a", "b")]
+    for one, other in zip(*pairs, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    assert "mostly kernel window" in str(budget_table(budget).caption)
+
+
+def test_waterfall_of_nothing_can_be_drawn(tmp_path: Path) -> None:
+    save(draw_budget(error_budget(nn.Identity(), photographs(1), 1 / STEP)), tmp_path, "nothing")
