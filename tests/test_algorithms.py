@@ -136,6 +136,9 @@ def test_first_derivatives(kind: str, mode: str, algorithm: str) -> None:
 def test_second_derivatives(kind: str, mode: str, algorithm: str) -> None:
     function, inputs = gradient_case(kind, mode, algorithm, (4, 3))
     assert torch.autograd.gradgradcheck(function, inputs)
+    # gradgradcheck passes over gradients that have no graph
+    found = torch.autograd.grad(function(*inputs).square().sum(), inputs, create_graph=True)
+    assert all(gradient.requires_grad for gradient in found)
 
 
 def test_derivatives_of_the_passes_on_larger_maps() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -127,16 +128,7 @@ def test_interscale_one_is_the_grouped_textbook_form(algorithm: str, case: slow.
 def test_interscale_sums_plain_layers_over_larger_scales(algorithm: str, case: slow.Case) -> None:
     """Filter i of the sum is a plain layer on the field moved i scales down, with zeros after the largest."""
     layer = case.layer(algorithm)
-    plain = ScaleConv(
-        case.weight.shape[1],
-        case.weight.shape[0],
-        case.basis,
-        stride=case.stride,
-        padding=case.padding,
-        padding_mode="circular" if case.circular else "zeros",
-        bias=False,
-        algorithm=algorithm,
-    ).double()
+    plain = replace(case, interscale=1, weight=case.weight[:, :, :1], bias=None).layer(algorithm)
     total = torch.zeros(()) if case.bias is None else case.bias[:, None, None, None]
     for i in range(case.interscale):
         moved = torch.cat([case.field[:, :, i:], torch.zeros_like(case.field[:, :, :i])], dim=2)
@@ -160,11 +152,8 @@ def test_a_filter_sees_its_own_and_the_next_larger_scales(algorithm: Any, inters
 @given(case=slow.cases().filter(lambda case: case.interscale is None))
 def test_a_lift_convolves_the_image_repeated_over_the_scales(algorithm: str, case: slow.Case) -> None:
     field = case.field[:, :, None].expand(-1, -1, len(case.basis.grid), -1, -1)
-    options = {"stride": case.stride, "padding": case.padding, "bias": case.bias is not None}
-    mode: Any = "circular" if case.circular else "zeros"
-    conv = ScaleConv(*case.weight.shape[1::-1], case.basis, padding_mode=mode, dtype=torch.float64, **options)
-    expected = with_parameters(conv, case.weight[:, :, None], case.bias)(field)
-    assert_same(case.layer(algorithm)(case.field), expected)
+    conv = replace(case, interscale=1, weight=case.weight[:, :, None]).layer(algorithm)
+    assert_same(case.layer(algorithm)(case.field), conv(field))
 
 
 @given(seed=seeds, stride=st.integers(1, 3), bias=st.booleans())
