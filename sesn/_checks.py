@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from sesn._recording import casting
 
 
 def complaint(name: str, value: object, rule: str, remedy: str = "") -> str:
@@ -55,6 +56,11 @@ def real_tensor(name: str, value: Any, axes: str) -> None:
                 f"{name}.shape", tuple(value.shape), f"{len(letters)}-dimensional, {shape}", _rank_remedy(letters)
             )
         )
+    floating(name, value)
+
+
+def floating(name: str, value: Tensor) -> None:
+    """Reject integer and boolean tensors."""
     if not value.is_floating_point():
         raise TypeError(
             complaint(f"{name}.dtype", value.dtype, "a floating-point type", f"call {name}.to(torch.float32) first")
@@ -84,7 +90,7 @@ def extent(name: str, value: Tensor, axis: int, expected: int, meaning: str, rem
 
 def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
     """Reject an input whose dtype differs from the weight's, unless autocast will settle it."""
-    if value.dtype != weight.dtype and not torch.is_autocast_enabled(value.device.type):
+    if value.dtype != weight.dtype and not casting(value):
         raise TypeError(
             complaint(
                 f"{name}.dtype",

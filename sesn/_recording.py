@@ -1,10 +1,18 @@
-"""Whether torch is recording a graph (compiling, exporting, tracing): nothing may be cached or looked up then."""
+"""What torch is doing around a call: recording a graph, transforming a function, casting by itself."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 
 def recording() -> bool:
-    """True inside torch.compile, torch.export and torch.jit.trace."""
-    return torch.compiler.is_compiling() or torch._C._is_tracing()
+    """True inside torch.compile, torch.export, torch.jit.trace and torch.func: nothing may be cached or looked up."""
+    transforming = torch._C._functorch.peek_interpreter_stack() is not None
+    return transforming or torch.compiler.is_compiling() or torch._C._is_tracing()
+
+
+def casting(tensor: Tensor) -> bool:
+    """True where autocast decides the dtype of operations on this tensor's device."""
+    kind = tensor.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)

@@ -33,6 +33,8 @@ WIDE_HALF_WIDTH = 4.5
 #: Below this width a Gaussian sampled at whole pixels is no longer well resolved.
 SMALLEST_RESOLVED_SIGMA = 1.2
 
+#: Bases are built in float64 on the CPU, whatever torch's default device is.
+_EXACT: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
 #: psi(x, y): x is the column coordinate (to the right), y the row coordinate (downwards), both in units of sigma.
 PlaneFunction = Callable[[Tensor, Tensor], Any]
 
@@ -136,9 +138,10 @@ class SteerableBasis:
         return self.pairs is not None
 
     @cached_property
+    @torch.inference_mode(False)  # else functions first asked for in inference mode could not be trained with
     def functions(self) -> Tensor:
         """All functions on the common V x V window, [N_b, S, V, V] in float64."""
-        window = torch.zeros(len(self), len(self.grid), self.kernel_size, self.kernel_size, dtype=torch.float64)
+        window = torch.zeros(len(self), len(self.grid), self.kernel_size, self.kernel_size, **_EXACT)
         for k, box in enumerate(self.boxes):
             margin = (self.kernel_size - box) // 2
             window[:, k, margin : margin + box, margin : margin + box] = self.scale_functions(k)
@@ -158,6 +161,7 @@ class SteerableBasis:
         return self._profiles[scale]
 
     @cached_property
+    @torch.inference_mode(False)
     def _profiles(self) -> tuple[Tensor, ...]:
         """A product has the product of the norms, so normalising the profiles normalises the functions."""
         assert self.pairs is not None
@@ -170,6 +174,7 @@ class SteerableBasis:
         return tuple(sample / norms for sample in samples)
 
     @cached_property
+    @torch.inference_mode(False)
     def _dense(self) -> tuple[Tensor, ...]:
         samples = [_sample_plane(self._plane_functions, s, b) for s, b in zip(self.grid, self.boxes, strict=True)]
         norms = samples[0].flatten(1).norm(dim=1)[:, None, None]
@@ -244,6 +249,8 @@ def basis_b(
 
 def window_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window) -> tuple[int, ...]:
     """The odd side of each scale's box: proportional to sigma ("paper"), or 4.5 sigma either side ("wide")."""
+    if not isinstance(grid, ScaleGrid):
+        raise TypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
     one_of("window", window, ("paper", "wide"))
     if window == "wide":
         require(
@@ -257,8 +264,6 @@ def window_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window) -> tu
 
 
 def _hermite_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window, effective_size: int) -> tuple[int, ...]:
-    if not isinstance(grid, ScaleGrid):
-        raise TypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
     boxes = window_boxes(grid, kernel_size, window)
     require(
         effective_size <= max(boxes),
@@ -272,9 +277,9 @@ def _hermite_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window, eff
 
 def _sample_plane(functions: Sequence[PlaneFunction], sigma: float, box: int) -> Tensor:
     """Evaluate the functions on a box x box grid in units of sigma, with the steering prefactor sigma^-2."""
-    axis = torch.arange(-(box // 2), box // 2 + 1, dtype=torch.float64) / sigma
+    axis = torch.arange(-(box // 2), box // 2 + 1, **_EXACT) / sigma
     y, x = torch.meshgrid(axis, axis, indexing="ij")
-    planes = [torch.as_tensor(function(x, y), dtype=torch.float64) for function in functions]
+    planes = [torch.as_tensor(function(x, y), **_EXACT) for function in functions]
     for plane in planes:
         require(
             plane.shape[-2:] == (box, box) and plane.dim() in (2, 3),

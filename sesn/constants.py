@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
@@ -79,12 +80,14 @@ class KernelCache:
 
     def __init__(self) -> None:
         self._kernels: dict[Hashable, Tensor] = {}
+        self._owner: weakref.ref[Tensor] | None = None
         self._weight: Tensor | None = None
         self._stamp: Hashable = None
 
     def clear(self) -> None:
         """Forget everything."""
         self._kernels.clear()
+        self._owner = None
         self._weight = None
         self._stamp = None
 
@@ -92,6 +95,7 @@ class KernelCache:
         """The kernel under `key`, composed anew if the weight has changed since."""
         if not self._current(weight):
             self._kernels.clear()
+            self._owner = weakref.ref(weight)
             self._stamp = _stamp(weight)
             self._weight = weight.detach().clone() if weight.device.type == "cpu" else None
         if key not in self._kernels:
@@ -103,7 +107,7 @@ class KernelCache:
 
         On an accelerator comparing would wait for the device; there the counter decides.
         """
-        if self._stamp != _stamp(weight):
+        if self._owner is None or self._owner() is not weight or self._stamp != _stamp(weight):
             return False
         return self._weight is None or torch.equal(self._weight, weight.detach())
 

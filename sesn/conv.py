@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._recording import recording
 from sesn.algorithms import ALGORITHMS, Axis, compose_kernel, convolution_cost, dense_convolution, separable_convolution
 from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import ScaleTask, column_runs
@@ -21,6 +22,8 @@ from sesn.constants import ConstantTable, KernelCache, can_cache
 from sesn.scales import ScaleGrid
 
 PaddingMode = Literal["zeros", "circular"]
+#: A recorded graph serves any batch, so its algorithms are chosen for this one.
+USUAL_BATCH = 16
 
 
 class _SteerableConv(nn.Module):
@@ -121,8 +124,9 @@ class _SteerableConv(nn.Module):
             return "dense" if self.algorithm == "auto" else self.algorithm
         runs = len(column_runs(self.basis.pairs))
         channels = self.in_channels * seen
+        batch = USUAL_BATCH if recording() else field.shape[0]
         cost = convolution_cost(
-            field.shape[0], channels, self.out_channels, len(self.basis), runs, self.basis.boxes[scale], rows, columns
+            batch, channels, self.out_channels, len(self.basis), runs, self.basis.boxes[scale], rows, columns
         )
         return cost.cheaper
 

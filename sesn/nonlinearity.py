@@ -35,6 +35,11 @@ class BandlimitedReLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Rectify [..., h, w]."""
+        if not x.is_floating_point() or x.dim() < 2:
+            found = f"{x.dtype} {tuple(x.shape)}"
+            raise TypeError(
+                _checks.complaint("x", found, "a floating-point tensor [..., h, w]", "call x.float() first")
+            )
         up_h, down_h = self._matrices(x.shape[-2], x)
         up_w, down_w = self._matrices(x.shape[-1], x)
         fine = torch.relu(up_h @ x @ up_w.t())
@@ -69,14 +74,9 @@ def _two_rates(size: int, ends: Ends, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _windowed_sinc(distance: Tensor) -> Tensor:
-    window = torch.special.i0(_KAISER * (1 - (distance / _RADIUS) ** 2).clamp_min(0).sqrt()) / math.exp(
-        _log_i0(_KAISER)
-    )
+    shape = _KAISER * (1 - (distance / _RADIUS) ** 2).clamp_min(0).sqrt()
+    window = torch.special.i0(shape) / float(np.i0(_KAISER))
     return torch.where(distance.abs() < _RADIUS, torch.sinc(distance) * window, torch.zeros_like(distance))
-
-
-def _log_i0(x: float) -> float:
-    return float(torch.special.i0(torch.tensor(x, dtype=torch.float64)).log())
 
 
 def _dirichlet(distance: Tensor, size: int) -> Tensor:

@@ -57,7 +57,7 @@ def resampling_matrix(
 @lru_cache(maxsize=256)
 def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float) -> Tensor:
     outputs = resampled_size(size, factor)
-    with torch.inference_mode(False):
+    with torch.inference_mode(False), torch.device("cpu"):  # kept for all callers, whatever mode they are in
         positions = (torch.arange(outputs, dtype=torch.float64) + 0.5 - outputs / 2) / factor + size / 2 - 0.5 + offset
         if resampler == "fourier":
             return _fourier(positions, size, factor)

@@ -117,7 +117,7 @@ class ScaleGrid:
 def _validated(sigmas: Iterable[float]) -> tuple[float, ...]:
     try:
         values = tuple(float(sigma) for sigma in sigmas)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(
             complaint("sigmas", sigmas, "a sequence of numbers", "for example ScaleGrid([1.0, 1.41, 2.0])")
         ) from error

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from sesn._recording import recording
+from sesn._recording import casting, recording
 from sesn.algorithms.axis import Axis
 from sesn.basis import ProfilePairs
 
@@ -101,10 +101,11 @@ class LinePasses:
     def responses(self, x: Tensor) -> Tensor:
         """Two passes; the second multiplies from the left, so that the maps come out whole."""
         f, out_w, w = self.across.shape
-        lines = (x.reshape(-1, w) @ self.across.reshape(f * out_w, w).t()).reshape(*x.shape[:3], f, out_w)
-        lines = lines.permute(3, 0, 1, 2, 4).reshape(f, -1, x.shape[2], out_w)
+        b, c, h, _ = x.shape
+        lines = (x.reshape(b * c * h, w) @ self.across.reshape(f * out_w, w).t()).reshape(b, c, h, f, out_w)
+        lines = lines.permute(3, 0, 1, 2, 4).flatten(1, 2)
         maps = torch.cat([left(matrix, line) for matrix, line in zip(self.down, lines, strict=True)], dim=1)
-        return maps.reshape(*x.shape[:2], self.functions, -1, out_w)
+        return maps.reshape(b, c, self.functions, maps.shape[1] // self.functions, out_w)
 
     def adjoint(self, g: Tensor) -> Tensor:
         """The two passes backwards."""
@@ -112,7 +113,8 @@ class LinePasses:
         f, _, w = self.across.shape
         maps = torch.split(g.reshape(b * c, n * out_h, out_w), [matrix.shape[0] for matrix in self.down], dim=1)
         lines = torch.stack([left(matrix.t(), part) for matrix, part in zip(self.down, maps, strict=True)], dim=2)
-        return (lines.reshape(-1, f * out_w) @ self.across.reshape(f * out_w, w)).reshape(b, c, -1, w)
+        h = lines.shape[1]
+        return (lines.reshape(b * c * h, f * out_w) @ self.across.reshape(f * out_w, w)).reshape(b, c, h, w)
 
 
 @dataclass(frozen=True)
@@ -125,15 +127,15 @@ class PlanePass:
 
     def responses(self, x: Tensor) -> Tensor:
         """One product."""
-        out_h, out_w, _, _ = self.sides
-        return (x.reshape(-1, self.matrix.shape[1]) @ self.matrix.t()).reshape(
-            *x.shape[:2], self.functions, out_h, out_w
-        )
+        out_h, out_w, h, w = self.sides
+        b, c, _, _ = x.shape
+        return (x.reshape(b * c, h * w) @ self.matrix.t()).reshape(b, c, self.functions, out_h, out_w)
 
     def adjoint(self, g: Tensor) -> Tensor:
         """The product with the transposed matrix."""
         _, _, h, w = self.sides
-        return (g.reshape(-1, self.matrix.shape[0]) @ self.matrix).reshape(*g.shape[:2], h, w)
+        b, c, n, out_h, out_w = g.shape
+        return (g.reshape(b * c, n * out_h * out_w) @ self.matrix).reshape(b, c, h, w)
 
 
 def make_passes(profiles: Tensor, pairs: ProfilePairs, rows: Axis, columns: Axis) -> Passes:
@@ -169,10 +171,10 @@ class ScaleTask:
 def mix(matrix: Tensor, bias: Tensor | None, responses: Tensor) -> Tensor:
     """matrix [o, i n] times responses [b, i, n, h, w], plus bias [o]: [b, o, h, w]."""
     b, _, _, h, w = responses.shape
-    mixed = left(matrix, responses.reshape(b, -1, h * w))
+    mixed = left(matrix, responses.flatten(3).flatten(1, 2))
     if bias is not None:
         mixed = mixed + bias[:, None]
-    return mixed.reshape(b, -1, h, w)
+    return mixed.reshape(b, matrix.shape[0], h, w)
 
 
 def separable_plain(field: Tensor, weight: Tensor, bias: Tensor | None, tasks: Sequence[ScaleTask]) -> Tensor:
@@ -183,7 +185,7 @@ def separable_plain(field: Tensor, weight: Tensor, bias: Tensor | None, tasks: S
 
 def separable_convolution(field: Tensor, weight: Tensor, bias: Tensor | None, tasks: Sequence[ScaleTask]) -> Tensor:
     """Correlate field [b, i, s, h, w] with w x Psi, weight [o, i, k, n], plus the bias: one output scale per task."""
-    if recording() or torch.is_autocast_enabled(field.device.type):
+    if recording() or casting(field):
         return separable_plain(field, weight, bias, tasks)
     result: Tensor = _Chunked.apply(field, weight, bias, tuple(tasks))  # type: ignore[no-untyped-call]
     return result
@@ -232,13 +234,14 @@ class _Chunked(torch.autograd.Function):
                     responses = ctx.kept.get((part.start, k))
                     if responses is None:
                         responses = task.passes.responses(task.read(images))
-                    mixed = torch.bmm(g, responses.reshape(g.shape[0], -1, g.shape[2]).transpose(1, 2)).sum(0)
+                    mixed = torch.bmm(g, responses.flatten(3).flatten(1, 2).transpose(1, 2)).sum(0)
                     used = grad_weight[:, :, : task.stop - task.start]
                     used += mixed.reshape(used.shape)
                 if grad_field is not None:
                     seen = grad_field[part, :, task.start : task.stop]
                     back = left(task.matrix(weight).t(), g)
-                    back = back.reshape(g.shape[0], -1, task.passes.functions, *grad.shape[3:])
+                    n = task.passes.functions
+                    back = back.reshape(g.shape[0], back.shape[1] // n, n, *grad.shape[3:])
                     seen += task.passes.adjoint(back).reshape(seen.shape)
         return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None, None
 
