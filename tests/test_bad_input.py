@@ -257,7 +257,7 @@ FIELD_LAYERS = [CONV, POINT, ScaleBatchNorm(2), ScaleProjection(), SpatialMaxPoo
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
 def test_integer_tensors(layer: nn.Module, dtype: torch.dtype) -> None:
     shape = (1, 2, 8, 8) if layer is LIFT else (1, 2, 3, 8, 8)
-    with complains(TypeError, ".dtype`", str(dtype), "a floating-point type", "torch.float32"):
+    with complains(TypeError, str(dtype), "a floating-point t", "float"):
         layer(torch.ones(shape, dtype=dtype))
 
 
