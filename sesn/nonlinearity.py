@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -35,11 +36,8 @@ class BandlimitedReLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Rectify [..., h, w]."""
-        if not x.is_floating_point() or x.dim() < 2:
-            found = f"{x.dtype} {tuple(x.shape)}"
-            raise TypeError(
-                _checks.complaint("x", found, "a floating-point tensor [..., h, w]", "call x.float() first")
-            )
+        _checks.floating("x", x)
+        _checks.require(x.dim() >= 2, "x.shape", tuple(x.shape), "[..., h, w]")
         up_h, down_h = self._matrices(x.shape[-2], x)
         up_w, down_w = self._matrices(x.shape[-1], x)
         fine = torch.relu(up_h @ x @ up_w.t())
