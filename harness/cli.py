@@ -82,6 +82,47 @@ def explain(
     console.print("wrote " + ", ".join(str(path) for path in written))
 
 
+@app.command()
+def check(
+    target: Annotated[str, typer.Argument(metavar="FILE.py:factory", help="A function that returns a torch module.")],
+    input_: Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")] = "3x96x96",
+    downscale: Annotated[str, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles.")] = "1.41,2",
+    images: Annotated[
+        str, typer.Option(metavar="SET|DIR", help="embedded, stl10, 1/f, 1/f2, white, or a directory of pictures.")
+    ] = "embedded",
+    count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")] = None,
+    resampler: Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")] = "lanczos3",
+    draws: Annotated[
+        int, typer.Option(min=1, help="Most weight draws; they stop when the interval is narrow enough.")
+    ] = 1,
+    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a median Δ is above it.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write raw values and provenance to this file.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw the two branches: PNG and SVG of this name.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the weights and the choice of images.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+) -> None:
+    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage.
+
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+    """
+    from rich.console import Console
+
+    from harness.check.command import Settings
+    from harness.check.command import check as run_check
+
+    console, errors = Console(quiet=quiet), Console(stderr=True)
+    try:
+        settings = Settings(
+            target, input_, downscale, images, count, data, resampler, draws, tolerance, seed, json, picture
+        )
+        report = run_check(settings, console, None if quiet else errors)
+    except (ValueError, TypeError, OSError) as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+    raise typer.Exit(0 if report.passes else 1)
+
+
 def main() -> None:
     """Run the command line (the console script's entry point)."""
     app()

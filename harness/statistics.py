@@ -81,7 +81,7 @@ def summarise(values: Tensor, seed: int = 0, resamples: int = RESAMPLES) -> Summ
     low, high = _interval(raw, seed, resamples)
     return Summary(
         median=float(np.median(raw)),
-        p95=float(np.quantile(raw, 0.95, method="higher")),
+        p95=float(np.quantile(raw, 0.95, method="linear" if np.isfinite(raw).all() else "higher")),
         max=float(raw.max()),
         mean=float(raw.mean()),
         standard_deviation=float(raw.std(ddof=1)) if raw.size > 1 and np.isfinite(raw).all() else math.nan,

@@ -1,0 +1,43 @@
+"""What users write in words: the input's shape and the downscales."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
+
+
+def parse_input(text: Any) -> tuple[int, int, int]:
+    """Channels, height and width from "3x96x96", or from a tuple of the three."""
+    written = "x".join(str(part) for part in text) if isinstance(text, tuple | list) else str(text)
+    match = _SHAPE.fullmatch(written.strip())
+    numbers = [int(group) for group in match.groups()] if match else []
+    if len(numbers) != 3 or min(numbers) < 1:
+        raise ValueError(
+            f"`input` (={text!r}) must be CHANNELSxHEIGHTxWIDTH, three whole numbers above 0; for example 3x96x96"
+        )
+    return numbers[0], numbers[1], numbers[2]
+
+
+def parse_downscales(given: Any) -> list[float]:
+    """The downscales from "1.41,2", or from a number or several; repeats are dropped."""
+    several = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
+    found = list(dict.fromkeys(_downscale(part, given) for part in several))
+    if not found:
+        raise ValueError(f"`downscale` (={given!r}) must name at least one downscale; for example 1.41,2")
+    return found
+
+
+def _downscale(part: Any, given: Any) -> float:
+    try:
+        number = float(part)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(
+            f"`downscale` (={given!r}) must be numbers above 0: 2 halves the image, 0.5 doubles it; for example 1.41,2"
+        )
+    return number

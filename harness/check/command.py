@@ -1,0 +1,215 @@
+"""`sesn check`, behind its options: load the module, measure, say what was found, write what was asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
+from rich.text import Text
+from torch import Tensor, nn
+
+from harness.check.arguments import parse_downscales, parse_input
+from harness.check.measure import Result, measure, steps
+from harness.check.table import number, passes, tables
+from harness.check.target import load_factory
+from harness.data.image_sets import image_set
+from harness.files import check_writable, replacing
+from harness.machine import machine_line, provenance
+from sesn import Finding, diagnose
+from sesn._checks import one_of, require
+from sesn.resample import RESAMPLERS
+
+#: The shape of the JSON; a change of its keys raises it.
+FORMAT = 1
+PICTURES = (".png", ".svg")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for on the command line."""
+
+    target: str
+    input: str
+    downscale: str
+    images: str = "embedded"
+    count: int | None = None
+    data: Path | None = None
+    resampler: str = "lanczos3"
+    draws: int = 1
+    tolerance: float | None = None
+    seed: int = 0
+    json: Path | None = None
+    picture: Path | None = None
+
+    def __post_init__(self) -> None:
+        one_of("resampler", self.resampler, RESAMPLERS)
+        if self.tolerance is not None:
+            require(self.tolerance >= 0, "tolerance", self.tolerance, "at least 0")
+        if self.picture is not None:
+            suffix = self.picture.suffix
+            require(suffix in PICTURES, "picture", str(self.picture), f"a name ending in {' or '.join(PICTURES)}")
+        for path in (self.json, self.picture):
+            if path is not None:
+                check_writable(path)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found."""
+
+    settings: Settings
+    module: nn.Module
+    images: Tensor
+    images_name: str
+    results: list[Result]
+    started: str
+    seconds: float
+
+    @property
+    def passes(self) -> bool:
+        """Whether every downscale is within the tolerance, if there is one."""
+        return all(passes(result, self.settings.tolerance) for result in self.results)
+
+    @cached_property
+    def findings(self) -> list[str]:
+        """Likely causes in words: each once, with its evidence at the worst downscale, and where else it shows."""
+        evidence: dict[str, Finding] = {}
+        shown: dict[str, list[float]] = {}
+        options: Any = {"resampler": self.settings.resampler}
+        for result in sorted(self.results, key=lambda result: result.delta.median, reverse=True):
+            for finding in diagnose(self.module, self.images, result.first, **options):
+                evidence.setdefault(finding.cause, finding)
+                shown.setdefault(finding.cause, []).append(result.downscale)
+        return [f"{finding} (downscale {_listed(shown[cause])})" for cause, finding in evidence.items()]
+
+    def document(self) -> dict[str, Any]:
+        """Everything as plain data: raw values of every weight draw and image, and where they come from."""
+        return {
+            "format": FORMAT,
+            "settings": asdict(self.settings),
+            "images": self.images_name,
+            "module": repr(self.module),
+            "passes": self.passes,
+            "results": [result.row() for result in self.results],
+            "diagnosis": self.findings,
+            "sesn": version("sesn"),
+            **provenance(),
+            "started": self.started,
+            "seconds": self.seconds,
+        }
+
+
+def check(settings: Settings, console: Console, progress: Console | None = None) -> Report:
+    """Measure, print to `console`, show a progress bar on `progress`, and write the files that were asked for.
+
+    Nothing is written unless all was measured and drawn.
+    """
+    report = measured(settings, progress)
+    say(report, console)
+    for path in write(report):
+        console.print(Text(f"wrote {path}"))
+    return report
+
+
+def measured(settings: Settings, progress: Console | None = None) -> Report:
+    """Load the module and the images, and measure."""
+    shape, downscales = parse_input(settings.input), parse_downscales(settings.downscale)
+    factory = load_factory(settings.target)
+    images, name = image_set(settings.images, *shape, settings.count, settings.seed, settings.data)
+    # The same draw serves every downscale: building may mean reading weights from a file.
+    build = lru_cache(maxsize=1)(lambda draw: factory(settings.seed + draw))
+    started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+    resampler: Any = settings.resampler
+    with _bar(progress, steps(len(images), len(downscales), settings.draws)) as on_step:
+        results = measure(build, images, downscales, resampler, settings.draws, on_step)
+    return Report(settings, build(0), images, name, results, started, time.perf_counter() - clock)
+
+
+@contextmanager
+def _bar(console: Console | None, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar with the time left, or nothing at all; yields the function that advances it."""
+    columns = (SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=console is None) as progress:
+        task = progress.add_task("measuring Δ", total=total)
+        yield lambda done: progress.advance(task, done)
+
+
+def say(report: Report, console: Console) -> None:
+    """The table, the verdict and the likely causes."""
+    settings = report.settings
+    caption = f"{report.images_name}; resampler {settings.resampler}; in eval mode\n{machine_line()}"
+    for table in tables(report.results, f"Δ of {settings.target}", caption, settings.tolerance):
+        console.print(table)
+    for result in report.results:
+        console.print(Text(sentence(result, settings.tolerance)))
+        if result.repetition is not None:
+            console.print(Text(f"  {result.repetition.reason}"))
+    if report.findings:
+        console.print(Text("What the numbers and the layers point to:", style="bold"))
+    for finding in report.findings:
+        console.print(Padding(Text(f"- {finding}"), (0, 0, 0, 2)))
+
+
+def _listed(downscales: Sequence[float]) -> str:
+    return ", ".join(f"{downscale:.4g}" for downscale in sorted(set(downscales)))
+
+
+def sentence(result: Result, tolerance: float | None) -> str:
+    """One result in words."""
+    median, floor = result.delta.median, result.median("floor")
+    start = f"downscale {result.downscale:.4g}: "
+    if math.isnan(median):
+        return start + f"no scale channel is left to compare ({result.first.lost} lost)"
+    if result.at_floor:
+        said = f"Δ {number(median)} is at the floor ({number(floor)}): it cannot be told from zero"
+    else:
+        said = f"Δ {number(median)} is {median / floor:.3g} times the floor" if floor else f"Δ {number(median)}"
+    if tolerance is not None:
+        said += f"; {'within' if passes(result, tolerance) else 'ABOVE'} the tolerance {tolerance:g}"
+    if not result.first.on_grid:
+        said += "; between two scales of the grid, compared with the nearest"
+    return start + said
+
+
+def write(report: Report) -> list[Path]:
+    """The JSON and the picture, if they were asked for."""
+    written = []
+    settings, figure = report.settings, None
+    if settings.picture is not None:
+        from harness.check.picture import draw
+
+        resampler: Any = settings.resampler
+        figure = draw(report.module, report.images, report.results, resampler)
+    if settings.json is not None:
+        text = json.dumps(_plain(report.document()), indent=1, allow_nan=False, ensure_ascii=False)
+        with replacing(settings.json) as partial:
+            partial.write_text(text + "\n", encoding="utf-8")
+        written.append(settings.json)
+    if settings.picture is not None and figure is not None:
+        from harness.drawing import save
+
+        written += save(figure, settings.picture.parent, settings.picture.stem)
+    return written
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: neither NaN (null: there is no number) nor infinity (the word), and paths as text."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return str(value) if isinstance(value, Path) or value in (math.inf, -math.inf) else value

@@ -1,0 +1,136 @@
+"""The picture of a check: for each downscale the original image, the two branches, and their difference.
+
+Of an output with spatial axes the most energetic channel (and scale) is shown; of any other, its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor, nn
+
+from harness.check.measure import Result
+from harness.drawing import STYLE
+from sesn import rescale
+from sesn.equivariance import resampler_ends
+from sesn.probe import SPATIAL, call
+from sesn.resample import Resampler
+
+COLUMNS = ("image $f$", r"$L_s\,Φ(f)$", r"$Φ(L_s f)$", "difference")
+#: Okabe and Ito's blue and vermilion, and black: told apart by colour-blind readers.
+BRANCH_COLOURS = ("#0072B2", "#D55E00", "black")
+
+
+@dataclass(frozen=True)
+class View:
+    """What one row shows: the image, and the two branches at one channel (and scale) or flattened."""
+
+    image: Tensor
+    moved: Tensor
+    direct: Tensor
+    place: str
+    delta: float
+    result: Result
+
+    @property
+    def spatial(self) -> bool:
+        """Whether the branches are maps."""
+        return self.moved.dim() == 2
+
+
+def draw(module: nn.Module, images: Tensor, results: Sequence[Result], resampler: Resampler = "lanczos3") -> Figure:
+    """The figure: a row per result. `module` is the one of the first weight draw."""
+    views = [view(module, images, result, resampler) for result in results]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.2, 2.5 * len(views) + 0.3), layout="constrained")
+        grid = figure.subplots(len(views), 4, squeeze=False)
+        for row, shown in zip(grid, views, strict=True):
+            _draw_image(row[0], shown)
+            (_draw_maps if shown.spatial else _draw_values)(row[1:], shown)
+    return figure
+
+
+def view(module: nn.Module, images: Tensor, result: Result, resampler: Resampler) -> View:
+    """The two branches of the image whose Delta is nearest to the median."""
+    error = result.first
+    distance = (error.valid - error.valid.median()).abs()
+    index = int(distance.nan_to_num(nan=0.0).argmin())
+    image = images[index : index + 1].to(torch.float64)
+    past = resampler_ends(resampler, "auto")
+    with torch.no_grad():
+        original = call(module, image).cpu()
+        direct = call(module, rescale(image, error.factor, resampler, past)).cpu()
+    moved = rescale(original, error.factor, resampler, past) if error.kind in SPATIAL else original
+    one, other, place = _most_energetic(moved[0], direct[0], result)
+    return View(image[0].cpu(), one, other, place, float(error.valid[index]), result)
+
+
+def _most_energetic(moved: Tensor, direct: Tensor, result: Result) -> tuple[Tensor, Tensor, str]:
+    error = result.first
+    if error.kind not in SPATIAL:
+        return moved.flatten(), direct.flatten(), f"{moved.numel()} values"
+    if error.kind == "map":
+        channel = int(moved.square().sum(dim=(-2, -1)).argmax())
+        return moved[channel], direct[channel], f"channel {channel}"
+    pairs = error.pairs or ((0, 0),)
+    energies = torch.stack([moved[:, j].square().sum(dim=(-2, -1)) for _, j in pairs])
+    pair, channel = divmod(int(energies.argmax()), energies.shape[1])
+    k, j = pairs[pair]
+    return moved[channel, j], direct[channel, k], f"channel {channel}, scale {j} → {k}"
+
+
+def _draw_image(axes: Axes, shown: View) -> None:
+    picture = shown.image.permute(1, 2, 0) if shown.image.shape[0] == 3 else shown.image[0]
+    low, high = picture.min(), picture.max()
+    axes.imshow(((picture - low) / (high - low).clamp_min(1e-12)).numpy(), cmap="gray", vmin=0, vmax=1)
+    _bare(axes, f"{COLUMNS[0]}, downscale {shown.result.downscale:.4g}")
+
+
+def _draw_maps(row: Sequence[Axes], shown: View) -> None:
+    difference = shown.moved - shown.direct
+    limit, gap = (float(x.abs().max()) or 1.0 for x in (shown.moved, difference))
+    titles = (f"{COLUMNS[1]}, {shown.place}", COLUMNS[2], f"{COLUMNS[3]} × {limit / gap:.2g}, Δ = {shown.delta:.2g}")
+    maps = (shown.moved, shown.direct, difference)
+    for axes, title, values, scale in zip(row, titles, maps, (limit, limit, gap), strict=True):
+        axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-scale, vmax=scale)
+        _bare(axes, title)
+        _frame(axes, values, shown.result.first.crop)
+    row[2].set_xlabel(_caption(shown), fontsize=8)
+
+
+def _frame(axes: Axes, values: Tensor, crop: int) -> None:
+    """What lies outside the dashed frame is left out of Delta."""
+    height, width = (side - 2 * crop for side in values.shape)
+    if crop and height > 0 and width > 0:
+        corner = (crop - 0.5, crop - 0.5)
+        axes.add_patch(Rectangle(corner, width, height, fill=False, lw=0.8, ls="--", edgecolor="0.3"))
+
+
+def _draw_values(row: Sequence[Axes], shown: View) -> None:
+    """An output without spatial axes: its values, one line per branch."""
+    branches = (shown.moved, shown.direct, shown.moved - shown.direct)
+    titles = (f"{COLUMNS[1]}, {shown.place}", COLUMNS[2], f"{COLUMNS[3]}, Δ = {shown.delta:.2g}")
+    row[1].sharey(row[0])
+    for axes, title, values, colour in zip(row, titles, branches, BRANCH_COLOURS, strict=True):
+        axes.plot(values.numpy(), ".", ms=3, color=colour)
+        axes.axhline(0, color="0.7", lw=0.6)
+        axes.set_title(title, fontsize=8)
+    row[2].set_xlabel(_caption(shown), fontsize=8)
+
+
+def _caption(shown: View) -> str:
+    summary = shown.result.delta
+    return f"median Δ of {summary.n}: {summary.median:.2g}"
+
+
+def _bare(axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=8)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)

@@ -1,0 +1,241 @@
+"""`sesn check`: known answers, files, and what it says to odd input."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.check.arguments import parse_downscales, parse_input
+from harness.cli import app
+
+Check = Callable[..., Any]
+NETWORKS = '''
+"""Networks to check; imports a neighbour, as a user's file would."""
+import torch
+from torch import nn
+from sesn import GlobalPool, ScaleConv, ScaleGrid, ScaleLift, ScaleProjection, basis_a
+from neighbour import CHANNELS
+
+def basis():
+    return basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")
+
+def lift():
+    return ScaleLift(1, CHANNELS, basis())
+
+def cnn():
+    return nn.Sequential(nn.Conv2d(1, 2, 7, padding=3, bias=False), nn.BatchNorm2d(2))
+
+def invariant():
+    return nn.Sequential(lift(), ScaleProjection(), GlobalPool())
+
+def spoilt():
+    return nn.Sequential(lift(), ScaleConv(CHANNELS, CHANNELS, basis(), interscale=3))
+
+class Odd(nn.Module):
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, x):
+        return self.answer(x)
+
+identity = nn.Identity
+nan = lambda: Odd(lambda x: x * float("nan"))
+several = lambda: Odd(lambda x: (x, x))
+grows = lambda: Odd(lambda x: nn.functional.pad(x, (1, 1, 1, 1)))
+lost_key = lambda: Odd(lambda x: {}["weights"])
+instance = nn.Identity()
+number = 3
+
+def raises():
+    raise KeyError("weights.pt")
+
+def leaves():
+    raise SystemExit(3)
+
+def returns_none():
+    return None
+'''
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """Run `sesn check networks.py:NAME` on small images in a folder of its own."""
+    (tmp_path / "networks.py").write_text(NETWORKS, encoding="utf-8")
+    (tmp_path / "neighbour.py").write_text("CHANNELS = 2\n", encoding="utf-8")
+    (tmp_path / "broken.py").write_text("import torch\nx = (\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, *options: str, **wanted: str) -> Any:
+        target = name if ":" in name or "." in name else f"networks.py:{name}"
+        settings = {"input": "1x64x64", "downscale": "2", "count": "3", **wanted}
+        words = [word for key, value in settings.items() for word in (f"--{key}", value)]
+        return CliRunner().invoke(app, ["check", target, *words, *options])
+
+    return run
+
+
+def said(result: Any) -> str:
+    """The output on one line: a terminal's width breaks sentences anywhere."""
+    return re.sub(r"\s+", " ", result.output)
+
+
+# --- known answers
+
+
+def test_the_identity_is_at_the_floor(check: Check, tmp_path: Path) -> None:
+    result = check("identity", "--json", "out.json", "--tolerance", "1e-20", downscale="1.41,2,0.7")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("at the floor") >= 6
+    for found in json.loads((tmp_path / "out.json").read_text())["results"]:
+        assert max(found["delta"][0]) < 1e-24
+
+
+def test_an_ordinary_convolution_fails_on_photographs_and_the_cause_is_named(check: Check) -> None:
+    result = check("cnn", "--tolerance", "1e-2")
+    assert result.exit_code == 1
+    assert "ABOVE the tolerance 0.01" in said(result)
+    assert "ordinary convolution" in said(result)
+    assert "Replace them by ScaleLift" in said(result)
+
+
+def test_a_wide_lift_passes_on_photographs(check: Check) -> None:
+    result = check("lift", "--tolerance", "1e-4", downscale="2,4")
+    assert result.exit_code == 0, result.output
+    assert "photographs, grey; 3 used, 64x64" in said(result)
+    assert "in eval mode" in said(result)
+
+
+def test_without_a_tolerance_there_is_nothing_to_fail(check: Check) -> None:
+    assert check("cnn").exit_code == 0
+
+
+def test_no_channel_left_to_compare_is_no_pass(check: Check) -> None:
+    result = check("spoilt", "--tolerance", "10")
+    assert result.exit_code == 1
+    assert "no scale channel is left to compare" in said(result)
+    assert "too few scales" in said(result)
+
+
+def test_a_factor_between_two_scales_is_said_to_be(check: Check) -> None:
+    assert "between two scales of the grid" in said(check("lift", downscale="1.7"))
+
+
+def test_weight_draws_stop_and_say_why(check: Check, tmp_path: Path) -> None:
+    result = check("lift", "--draws", "5", "--json", "out.json", count="2", images="1/f")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"narrower than 0.1, after \d weight draws|the cap of 5 weight draws was reached", said(result))
+    found = json.loads((tmp_path / "out.json").read_text())["results"][0]
+    assert 4 <= len(found["delta"]) <= 5
+    assert found["delta"][0] != found["delta"][1]
+
+
+# --- files
+
+
+def test_the_json_holds_raw_values_and_provenance(check: Check, tmp_path: Path) -> None:
+    result = check("invariant", "--json", "new/out.json", "--picture", "new/out.png", downscale="2,4", count="10")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["out.json", "out.png", "out.svg"]
+    document = json.loads((tmp_path / "new" / "out.json").read_text())
+    assert {"format", "settings", "images", "machine", "torch", "threads", "sesn", "started"} <= document.keys()
+    assert document["settings"]["target"] == "networks.py:invariant"
+    two, four = document["results"]
+    assert (two["downscale"], four["downscale"]) == (2.0, 4.0)
+    for name in ("delta", "floor", "ceiling", "delta_all", "energy"):
+        assert len(two[name][0]) == 10
+    assert two["delta_centred"] == [[None] * 10]
+    assert two["kind"] == "invariant"
+
+
+@pytest.mark.parametrize("name", ["lift", "cnn", "invariant"])
+def test_the_picture_drawn_twice_is_the_same_to_the_byte(check: Check, tmp_path: Path, name: str) -> None:
+    for picture in ("one.png", "other.svg"):
+        assert check(name, "--picture", picture, downscale="2,1").exit_code == 0
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"other.{kind}").read_bytes()
+
+
+def test_nothing_is_written_when_the_module_fails(check: Check, tmp_path: Path) -> None:
+    before = {path.name for path in tmp_path.iterdir()}
+    assert check("nan", "--json", "out.json", "--picture", "out.png").exit_code == 2
+    assert {path.name for path in tmp_path.iterdir()} - before <= {"__pycache__"}
+
+
+def test_quiet_prints_nothing(check: Check) -> None:
+    result = check("cnn", "--tolerance", "1e-2", "--quiet")
+    assert (result.exit_code, result.output) == (1, "")
+
+
+# --- odd input
+
+MODULES = {
+    "nan": "the module returned NaN or infinity",
+    "several": "the module must return one tensor, got tuple",
+    "grows": "its spatial size does not follow the image's",
+    "lost_key": "the module failed on images of shape (3, 1, 64, 64): KeyError: 'weights'",
+    "raises": "`networks.py:raises`: the factory failed: KeyError: 'weights.pt' (networks.py, line ",
+    "leaves": "the factory failed: SystemExit: 3",
+    "returns_none": "the factory returned a NoneType; it must return a torch.nn.Module",
+    "instance": "`instance` is of type Identity, not a function",
+    "number": "`number` is of type int, not a function",
+    "nothing": "networks.py has no name `nothing`",
+    "networks.py": "must be FILE.py:factory",
+    "networks.py:": "must be FILE.py:factory",
+    "nowhere.py:f": "there is no file nowhere.py",
+    "broken.py:f": "running broken.py failed: SyntaxError: '(' was never closed (broken.py, line 2)",
+}
+
+
+@pytest.mark.parametrize(("name", "words"), MODULES.items(), ids=MODULES)
+def test_a_bad_target_is_bad_usage(check: Check, name: str, words: str) -> None:
+    refused(check(name), words)
+
+
+OPTIONS = {
+    "input": ("3x96", "`input` (='3x96') must be CHANNELSxHEIGHTxWIDTH"),
+    "input of nothing": ("0x64x64", "three whole numbers above 0"),
+    "input of other channels": ("3x64x64", "the module rejected images of shape (3, 3, 64, 64)"),
+    "input too small": ("1x4x4", "to leave 3 pixels of 4"),
+    "downscale": ("0", "`downscale` (='0') must be numbers above 0"),
+    "downscale below 0": ("2,-1", "`downscale` (='2,-1') must be numbers above 0"),
+    "downscale in words": ("two", "`downscale` (='two') must be numbers above 0"),
+    "downscale of infinity": ("inf", "`downscale` (='inf')"),
+    "images": ("cats", "`images` (='cats') must be one of embedded"),
+    "images in an empty directory": ("empty", "holds no pictures"),
+    "count": ("100000", "`count` (=100000) must be at most"),
+    "count of none": ("0", "--count"),
+    "resampler": ("nearest", "`resampler` (='nearest') must be one of 'lanczos3'"),
+    "tolerance": ("-1", "`tolerance` (=-1.0) must be at least 0"),
+    "tolerance that is no number": ("nan", "`tolerance` (=nan) must be at least 0"),
+    "picture": ("out.bmp", "`picture` (='out.bmp') must be a name ending in .png or .svg"),
+    "json": (".", "it is a directory"),
+    "data": ("nowhere", "the folder of data sets nowhere does not exist"),
+}
+
+
+@pytest.mark.parametrize(("option", "case"), [(key.split()[0], case) for key, case in OPTIONS.items()], ids=OPTIONS)
+def test_a_bad_option_is_bad_usage(check: Check, tmp_path: Path, option: str, case: tuple[str, str]) -> None:
+    (tmp_path / "empty").mkdir()
+    value, words = case
+    wanted = {"images": "stl10"} if option == "data" else {}
+    refused(check("lift", **{**wanted, option: value}), words)
+
+
+def refused(result: Any, words: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert words in said(result)
+    assert "Traceback" not in result.output
+
+
+def test_shapes_and_downscales_are_read_in_several_spellings() -> None:
+    assert parse_input("3x96X96") == (3, 96, 96)
+    assert parse_input((1, 28, 28)) == (1, 28, 28)
+    assert parse_downscales(" 1.41, 2,2") == [1.41, 2.0]
+    assert parse_downscales(2) == [2.0]

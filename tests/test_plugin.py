@@ -1,0 +1,101 @@
+"""The pytest plugin, on sample projects of three-line tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Loaded here, or each run of pytest inside pytest would load them anew and forget them again.
+import sesn  # noqa: F401
+
+NETWORKS = """
+    import pytest
+    from torch import nn
+    from sesn import ScaleGrid, ScaleLift, basis_a
+
+    def lift():
+        return ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")).eval()
+
+    def cnn():
+        return nn.Conv2d(1, 2, 7, padding=3)
+"""
+PASSING = """
+    @pytest.mark.scale_equivariance(input="1x64x64", downscale=2, tolerance=1e-4)
+    def test_steerable(scale_equivariance):
+        scale_equivariance(lift())
+"""
+FAILING = """
+    @pytest.mark.scale_equivariance(input="1x64x64", downscale=2, tolerance=1e-2)
+    def test_ordinary(scale_equivariance):
+        scale_equivariance(cnn())
+"""
+
+
+def test_a_steerable_network_passes_and_an_ordinary_one_fails(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(NETWORKS + PASSING + FAILING)
+    result = pytester.runpytest("--strict-markers")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            ">*scale_equivariance(cnn())",
+            "E*not scale-equivariant at factor 0.5 (downscale 2): median Delta * exceeds the tolerance 0.01 by *",
+            "E*the probe's own floor is*unrelated images give*",
+            "E*likely cause: ordinary convolution: *Replace them by ScaleLift and ScaleConv.",
+        ]
+    )
+
+
+def test_options_may_stand_in_the_call(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        NETWORKS
+        + """
+    def test_two_downscales(scale_equivariance):
+        first, second = scale_equivariance(lift(), input=(1, 48, 48), downscale=[2, 4], tolerance=1e-3, images="1/f2")
+        assert (first.factor, second.factor) == (0.5, 0.25)
+
+    def test_fourier(scale_equivariance):
+        found = scale_equivariance(nn.Identity(), input="1x16x16", resampler="fourier", crop=0, count=2)
+        assert len(found.valid) == 2 and found.crop == 0
+
+    @pytest.mark.scale_equivariance(tolerance=1e-9, input="1x64x64")
+    def test_the_call_wins_over_the_marker(scale_equivariance):
+        scale_equivariance(lift(), tolerance=1e-3)
+"""
+    )
+    pytester.runpytest().assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("lift(), input='1x64'", "*`input` (='1x64') must be CHANNELSxHEIGHTxWIDTH*"),
+        ("lift(), input='1x64x64', downscale=0", "*`downscale` (=0) must be numbers above 0*"),
+        ("lift(), size=3", "*scale_equivariance has no option size; it has downscale, tolerance, input, images*"),
+        ("lift(), input='3x64x64'", "*the module rejected images of shape*"),
+        ("lift(), images='cats'", "*`images` (='cats') must be one of embedded*"),
+    ],
+)
+def test_wrong_options_say_what_is_right(pytester: pytest.Pytester, call: str, words: str) -> None:
+    pytester.makepyfile(NETWORKS + f"\n    def test_it(scale_equivariance):\n        scale_equivariance({call})\n")
+    result = pytester.runpytest()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(words)
+
+
+def test_the_marker_takes_names_only(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(NETWORKS + PASSING.replace('input="1x64x64", ', "2, "))
+    result = pytester.runpytest()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines("*takes names only: downscale, tolerance*")
+
+
+def test_markers_are_listed(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest("--markers")
+    result.stdout.fnmatch_lines("@pytest.mark.scale_equivariance(downscale=2.0, tolerance=None, input='3x96x96'*")
+
+
+def test_pytest_starts_without_torch() -> None:
+    script = "import sys, harness.check.plugin; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
