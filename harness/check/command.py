@@ -34,6 +34,8 @@ from sesn.resample import RESAMPLERS
 #: The shape of the JSON; a change of its keys raises it.
 FORMAT = 1
 PICTURES = (".png", ".svg")
+#: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
+HIDDEN = 5.0
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ def sentence(result: Result, tolerance: float | None) -> str:
         said += f"; {'within' if passes(result, tolerance) else 'ABOVE'} the tolerance {tolerance:g}"
     if not result.first.on_grid:
         said += "; between two scales of the grid, compared with the nearest"
+    if result.median("centred") > HIDDEN * median and not result.at_floor:
+        said += f"; without the channels' means it is {number(result.median('centred'))}: a bias or a mean hides it"
     return start + said
 
 

@@ -93,14 +93,16 @@ def _draw_image(axes: Axes, shown: View) -> None:
 
 
 def _draw_maps(row: Sequence[Axes], shown: View) -> None:
-    difference = shown.moved - shown.direct
-    limit, gap = (float(x.abs().max()) or 1.0 for x in (shown.moved, difference))
+    difference, crop = shown.moved - shown.direct, shown.result.first.crop
+    # Colours span what is measured: the border, whose difference is larger, saturates.
+    inside = difference[crop : len(difference) - crop, crop : difference.shape[1] - crop]
+    limit, gap = (float(x.abs().max()) or 1.0 for x in (shown.moved, inside))
     titles = (f"{COLUMNS[1]}, {shown.place}", COLUMNS[2], f"{COLUMNS[3]} × {limit / gap:.2g}, Δ = {shown.delta:.2g}")
     maps = (shown.moved, shown.direct, difference)
     for axes, title, values, scale in zip(row, titles, maps, (limit, limit, gap), strict=True):
         axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-scale, vmax=scale)
         _bare(axes, title)
-        _frame(axes, values, shown.result.first.crop)
+        _frame(axes, values, crop)
     row[2].set_xlabel(_caption(shown), fontsize=8)
 
 
