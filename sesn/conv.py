@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn._recording import recording
+from sesn._recording import casting, recording
 from sesn.algorithms import ALGORITHMS, Axis, compose_kernel, convolution_cost, dense_convolution, separable_convolution
 from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import ScaleTask, column_runs
@@ -132,7 +132,7 @@ class _SteerableConv(nn.Module):
 
     def _kernel(self, scale: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
         taps = self._table.taps(self, scale, rows, columns)
-        if self.training or torch.is_grad_enabled() or not can_cache(self.weight):
+        if self.training or torch.is_grad_enabled() or casting(taps) or not can_cache(self.weight):
             return compose_kernel(weight, taps)
         return self._kernels.get((scale, taps.shape), self.weight, lambda: compose_kernel(weight, taps))
 

@@ -173,7 +173,7 @@ def mix(matrix: Tensor, bias: Tensor | None, responses: Tensor) -> Tensor:
     b, _, _, h, w = responses.shape
     mixed = left(matrix, responses.flatten(3).flatten(1, 2))
     if bias is not None:
-        mixed = mixed + bias[:, None]
+        mixed = mixed + bias.to(mixed.dtype)[:, None]  # autocast: the bias must not promote the map
     return mixed.reshape(b, matrix.shape[0], h, w)
 
 
