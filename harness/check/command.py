@@ -151,9 +151,9 @@ def _bar(console: Console | None, total: int) -> Iterator[Callable[[int], None]]
 def say(report: Report, console: Console) -> None:
     """The table, the verdict and the likely causes."""
     settings = report.settings
-    caption = f"{report.images_name}; resampler {settings.resampler}; in eval mode\n{machine_line()}"
-    for table in tables(report.results, f"Δ of {settings.target}", caption, settings.tolerance):
+    for table in tables(report.results, f"Δ of {settings.target}", settings.tolerance):
         console.print(table)
+    console.print(Text(f"{report.images_name}; resampler {settings.resampler}; in eval mode\n{machine_line()}"))
     for result in report.results:
         console.print(Text(sentence(result, settings.tolerance)))
         if result.repetition is not None:

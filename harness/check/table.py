@@ -54,17 +54,15 @@ LINES: dict[str, Callable[[Result], str]] = {
 }
 
 
-def tables(results: Sequence[Result], title: str, caption: str, tolerance: float | None = None) -> Iterator[Table]:
+def tables(results: Sequence[Result], title: str, tolerance: float | None = None) -> Iterator[Table]:
     """One table, or several under each other for many downscales."""
     for start in range(0, len(results), MOST_COLUMNS):
-        part = results[start : start + MOST_COLUMNS]
-        last = start + len(part) == len(results)
-        yield _table(part, title if start == 0 else "", caption if last else "", tolerance)
+        yield _table(results[start : start + MOST_COLUMNS], title if start == 0 else "", tolerance)
 
 
-def _table(results: Sequence[Result], title: str, caption: str, tolerance: float | None) -> Table:
+def _table(results: Sequence[Result], title: str, tolerance: float | None) -> Table:
     # Plain text: the name of a file is no markup.
-    table = Table(box=box.SIMPLE_HEAD, title=Text(title), caption=Text(caption), caption_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, title=Text(title), pad_edge=False)
     table.add_column("downscale")
     for result in results:
         table.add_column(f"{result.downscale:.4g}", justify="right")
