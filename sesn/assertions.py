@@ -27,6 +27,7 @@ def assert_equivariant(
     `options` are those of `equivariance_error`. The default tolerance depends on the module's dtype and on what its
     output is (see TOLERANCES).
     """
+    __tracebackhide__ = True  # pytest then shows the caller's line
     require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
     error = equivariance_error(module, images, factor, **options)
     limit = _tolerance(module, error.kind) if tolerance is None else tolerance

@@ -201,7 +201,8 @@ def _padding(case: Case) -> Iterator[Finding]:
             "padding",
             f"Delta is {_median(case.error.border):.2g} in the frame of {case.error.crop} pixels at the border and "
             f"{_median(case.error.valid):.2g} inside",
-            "Leave the border out (crop='auto'), or use circular padding with the Fourier resampler",
+            "The frame is left out of Delta; where the border matters, use larger images, or circular padding and the "
+            "Fourier resampler",
         )
 
 

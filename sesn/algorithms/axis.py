@@ -41,7 +41,9 @@ class Axis:
     @property
     def reach(self) -> int:
         """The farthest a pixel can lie from a window's centre: taps beyond only ever see padding."""
-        return max(self.last, self.size - 1 - self.first, 0)
+        return max(
+            self.size - 1 - self.first, 0
+        )  # windows are symmetric about the middle, so the first reaches farthest
 
     def useful_radius(self, radius: int) -> int:
         """The radius of the taps that can see data; on a circular axis every tap does."""
