@@ -6,9 +6,11 @@ A command is a function here under `@app.command()`. It imports the stages it jo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -121,6 +123,107 @@ def check(
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
     raise typer.Exit(0 if report.passes else 1)
+
+
+# --- the tools beside `check`
+
+Target = Annotated[str, typer.Argument(metavar="FILE.py:factory", help="A function that returns a torch module.")]
+InputShape = Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")]
+OneDownscale = Annotated[str, typer.Option(metavar="D", help="1/s: 2 halves, 0.5 doubles.")]
+ImageSet = Annotated[
+    str, typer.Option(metavar="SET|DIR", help="embedded, stl10, 1/f, 1/f2, white, or a directory of pictures.")
+]
+Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
+ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
+JsonPath = Annotated[Path | None, typer.Option(help="Write raw values and provenance to this file.")]
+PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
+Seed = Annotated[int, typer.Option(help="Of the weights and the choice of images.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+
+
+@contextmanager
+def _consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2."""
+    from rich.console import Console
+
+    errors = Console(stderr=True)
+    try:
+        yield Console(quiet=quiet), None if quiet else errors
+    except (ValueError, TypeError, OSError) as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+
+
+@app.command()
+def profile(
+    target: Target,
+    input_: InputShape = "3x96x96",
+    downscale: OneDownscale = "1.41",
+    images: ImageSet = "embedded",
+    count: Count = 4,
+    data: DataRoot = None,
+    resampler: ResamplerName = "lanczos3",
+    json: JsonPath = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Measure Δ after every submodule of a network, to see which layer breaks its equivariance."""
+    with _consoles(quiet) as (console, _):
+        from harness.check.tools import Output, Subject
+        from harness.check.tools import profile as run_profile
+
+        subject = Subject(target, input_, downscale, images, count, data, resampler, seed)
+        run_profile(subject, Output(json), console)
+
+
+@app.command()
+def budget(
+    target: Target,
+    input_: InputShape = "3x96x96",
+    downscale: OneDownscale = "1.41",
+    images: ImageSet = "embedded",
+    count: Count = 4,
+    data: DataRoot = None,
+    resampler: ResamplerName = "lanczos3",
+    json: JsonPath = None,
+    picture: PicturePath = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall."""
+    with _consoles(quiet) as (console, progress):
+        from harness.check.tools import Output, Subject
+        from harness.check.tools import budget as run_budget
+
+        subject = Subject(target, input_, downscale, images, count, data, resampler, seed)
+        run_budget(subject, Output(json, picture), console, progress)
+
+
+@app.command()
+def tune(
+    scales: Annotated[int, typer.Option(help="Number of scales, at least 2.")] = 3,
+    range_: Annotated[float, typer.Option("--range", help="The largest sigma over the smallest.")] = 2.0,
+    budget_macs: Annotated[
+        float | None,
+        typer.Option(help="Multiply-adds on the separable path; by default those of the published STL-10 kernels."),
+    ] = None,
+    side: Annotated[int, typer.Option(help="Side of the maps that the cost is for.")] = 48,
+    channels: Annotated[int, typer.Option(help="Channels in and out that the cost is for.")] = 128,
+    images: ImageSet = "embedded",
+    count: Count = 8,
+    data: DataRoot = None,
+    json: JsonPath = None,
+    picture: PicturePath = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Propose the kernels with the smallest Δ of one layer for a budget of multiply-adds."""
+    with _consoles(quiet) as (console, progress):
+        from harness.check.tools import Output, Request, tuned
+
+        request = Request(scales, range_, budget_macs, side, channels, images, count, data, seed)
+        tuned(request, Output(json, picture), console, progress)
 
 
 def main() -> None:
