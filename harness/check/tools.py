@@ -1,0 +1,192 @@
+"""`sesn profile`, `sesn budget` and `sesn tune`, behind their options: measure, say what was found, write it."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+from torch import Tensor, nn
+
+from harness.check.arguments import parse_downscales, parse_input
+from harness.check.budget import CAUSES, Budget, budget_table, error_budget
+from harness.check.command import PICTURES, _bar, _plain
+from harness.check.profile import LayerRow, layer_profile, profile_table
+from harness.check.target import load_factory
+from harness.check.tune import Tuning, tune
+from harness.data.image_sets import image_set
+from harness.files import check_writable, replacing
+from harness.machine import machine_line, provenance
+from sesn._checks import one_of, require
+from sesn.resample import RESAMPLERS
+
+#: The shape of the JSON; a change of its keys raises it.
+FORMAT = 1
+#: The tuner measures on grey images of this side, whatever the side that the cost is for.
+TUNING_SIDE = 96
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where to write: JSON with raw values and provenance, and a picture as PNG and SVG."""
+
+    json: Path | None = None
+    picture: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.picture is not None:
+            suffix = self.picture.suffix
+            require(suffix in PICTURES, "picture", str(self.picture), f"a name ending in {' or '.join(PICTURES)}")
+        for path in (self.json, self.picture):
+            if path is not None:
+                check_writable(path)
+
+    def write(self, document: dict[str, Any], draw: Callable[[], Any] | None = None) -> list[Path]:
+        """Write what was asked for; the picture is drawn before anything is written."""
+        figure = draw() if draw is not None and self.picture is not None else None
+        written = []
+        if self.json is not None:
+            plain = _plain({"format": FORMAT, **document, "sesn": version("sesn"), **provenance()})
+            with replacing(self.json) as partial:
+                partial.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8")
+            written.append(self.json)
+        if figure is not None and self.picture is not None:
+            from harness.drawing import save
+
+            written += save(figure, self.picture.parent, self.picture.stem)
+        return written
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The module and the images that the command line names."""
+
+    target: str
+    input: str = "3x96x96"
+    downscale: str = "1.41"
+    images: str = "embedded"
+    count: int | None = None
+    data: Path | None = None
+    resampler: str = "lanczos3"
+    seed: int = 0
+
+    def load(self) -> tuple[nn.Module, Tensor, str, float]:
+        """The module in eval mode, the images, their name and the factor s."""
+        one_of("resampler", self.resampler, RESAMPLERS)
+        shape, downscales = parse_input(self.input), parse_downscales(self.downscale)
+        require(len(downscales) == 1, "downscale", self.downscale, "one number here", "run once for each")
+        module = load_factory(self.target)(self.seed)
+        images, name = image_set(self.images, *shape, self.count, self.seed, self.data)
+        return module, images, name, 1 / downscales[0]
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._started, self._clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+
+    def read(self) -> dict[str, Any]:
+        """When it started and how long it took."""
+        return {"started": self._started, "seconds": time.perf_counter() - self._clock}
+
+
+def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow]:
+    """Delta after every submodule, as a table and JSON."""
+    clock = _Clock()
+    module, images, name, factor = subject.load()
+    resampler: Any = subject.resampler
+    rows = layer_profile(module, images, factor, resampler=resampler)
+    console.print(profile_table(rows, f"layer profile of {subject.target}, downscale {1 / factor:.4g}"))
+    console.print(Text(f"{name}; resampler {subject.resampler}; {machine_line()}"))
+    document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
+    _say_written(output.write({**document, **clock.read()}), console)
+    return rows
+
+
+def budget(subject: Subject, output: Output, console: Console, progress: Console | None = None) -> Budget:
+    """An observed Delta split into its causes, as a table, a waterfall and JSON."""
+    clock = _Clock()
+    module, images, name, factor = subject.load()
+    resampler: Any = subject.resampler
+    with _bar(progress, len(CAUSES)) as on_step:
+        found = error_budget(module, images, factor, resampler=resampler, on_step=lambda: on_step(1))
+    console.print(budget_table(found))
+    console.print(Text(f"{name}; observed with resampler {subject.resampler}, without crop; {machine_line()}"))
+
+    def draw() -> Any:
+        from harness.check.waterfall import draw_budget
+
+        return draw_budget(found, Path(subject.target).name)
+
+    document = {"settings": asdict(subject), "images": name, "budget": asdict(found), "shares": found.shares}
+    _say_written(output.write({**document, "largest": found.largest, **clock.read()}, draw), console)
+    return found
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the tuner is asked for."""
+
+    scales: int = 3
+    range: float = 2.0
+    budget_macs: float | None = None
+    side: int = 48
+    channels: int = 128
+    images: str = "embedded"
+    count: int = 8
+    data: Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.budget_macs is not None:
+            require(math.isfinite(self.budget_macs), "budget_macs", self.budget_macs, "a finite number")
+
+
+def tuned(request: Request, output: Output, console: Console, progress: Console | None = None) -> Tuning:
+    """Kernels for a budget, as a table, a trade-off curve and JSON."""
+    from harness.check.tradeoff import draw_tuning, tuning_table
+
+    clock = _Clock()
+    images, name = image_set(request.images, 1, TUNING_SIDE, TUNING_SIDE, request.count, request.seed, request.data)
+    with _bar(progress, 100) as advance:
+        shown = 0
+
+        def on_step(done: int, total: int) -> None:
+            nonlocal shown
+            advance(100 * done // total - shown)
+            shown = 100 * done // total
+
+        found = tune(
+            images,
+            request.scales,
+            request.range,
+            budget_macs=None if request.budget_macs is None else round(request.budget_macs),
+            side=request.side,
+            channels=request.channels,
+            on_step=on_step,
+        )
+    console.print(tuning_table(found, name))
+    console.print(Text(f"{found.gain:,.0f} times below the published STL-10 kernels: {found.proposal.code}"))
+    document = {
+        "settings": asdict(request),
+        "images": name,
+        "budget_macs": found.budget_macs,
+        "gain": found.gain,
+        "proposal": {**found.proposal.row(), "code": found.proposal.code},
+        "published": found.published.row(),
+        "candidates": [each.row() for each in found.candidates],
+    }
+    _say_written(output.write({**document, **clock.read()}, lambda: draw_tuning(found)), console)
+    return found
+
+
+def _say_written(paths: list[Path], console: Console) -> None:
+    for path in paths:
+        console.print(Text(f"wrote {path}"))
