@@ -38,7 +38,7 @@ from sesn.receptive import receptive_field
 from sesn.resample import Ends, Resampler, resampled_size
 
 NOT_PRESENT = "not present"
-FIXED_BASIS = "could not be switched off: a basis made by from_function cannot be sampled on another window or grid"
+FIXED_BASIS = "a basis made by from_function cannot be sampled on another window or grid"
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,8 @@ def error_budget(
                     raise ValueError(without)
                 after, floor, _ = without.measure()
             except (ValueError, RuntimeError) as error:
-                steps.append(replace(step, note=str(error)))
+                reason = NOT_PRESENT if without == NOT_PRESENT else f"could not be switched off: {error}"
+                steps.append(replace(step, note=reason))
                 continue
             steps.append(replace(step, after=after, share=(delta - after) / observed if observed else 0.0))
             state, delta = without, after
@@ -185,7 +186,7 @@ def _border(state: _State) -> _Changes:
     if state.crop != 0 or (is_circular(state.module) and state.ends == "circular"):
         return
     if state.kind not in SPATIAL:
-        yield "", "could not be switched off: the output has no space to crop, and the border is pooled into it"
+        yield "", "the output has no space to crop, and the border is pooled into it"
         return
     seen = receptive_field(widened(state.module) or state.module)
     sides = [resampled_size(side, state.factor) for side in state.images.shape[-2:]]
@@ -228,7 +229,7 @@ def _nonlinearity(state: _State) -> _Changes:
     if linear is not None:
         yield "→ identity", replace(state, module=linear)
     if calls_nonlinearity(linear if linear is not None else state.module, state.images):
-        yield "", "could not be switched off: called as a function; make it a module such as nn.ReLU"
+        yield "", "called as a function; make it a module such as nn.ReLU"
 
 
 def _stride(state: _State) -> _Changes:

@@ -212,6 +212,8 @@ class _Probe:
         grid = _grid_of(one, original) if kind in ("field", "scale") else None
         cut = output_crop(self.crop, one.seen, self.factor, direct) if spatial else 0
         moved = rescale(original, self.factor, self.resampler, self.ends) if spatial else original
+        if moved.shape != direct.shape:
+            raise ValueError(f"its size does not follow the image's: {_size(direct)}, {_size(moved)} expected")
         error = compare(moved, direct, self.factor, kind, grid, one.spoiled if grid else 0, cut, self.floor)
         delta, note = error.valid, ""
         if not error.pairs:
@@ -228,6 +230,10 @@ class _Probe:
             values=tuple(delta.tolist()),
             note=note,
         )
+
+
+def _size(output: Tensor) -> str:
+    return "x".join(str(side) for side in output.shape[1:])
 
 
 def _grid_of(one: _Call, output: Tensor) -> ScaleGrid:
@@ -280,4 +286,5 @@ def _number(value: float, form: str) -> str:
 
 def _times(value: float) -> str:
     """Two digits, without powers of ten where a reader can do without them."""
-    return _number(value, ".1e" if value >= 1e5 else ",.0f" if value >= 10 else ".2g") + "×"
+    form = ".1e" if value >= 1e5 else ",.0f" if value >= 10 else ".2g"
+    return _number(value, form) + ("" if math.isnan(value) else "×")

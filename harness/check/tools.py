@@ -54,9 +54,9 @@ class Output:
         figure = draw() if draw is not None and self.picture is not None else None
         written = []
         if self.json is not None:
-            plain = _plain({"format": FORMAT, **document, "sesn": version("sesn"), **provenance()})
+            facts = _plain({"format": FORMAT, **document, "sesn": version("sesn"), **provenance()})
             with replacing(self.json) as partial:
-                partial.write_text(json.dumps(plain, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8")
+                partial.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8")
             written.append(self.json)
         if figure is not None and self.picture is not None:
             from harness.drawing import save
