@@ -1,0 +1,4 @@
+"""Other authors' layers, one paper per file: what the experiments compare with."""
+
+from sesn.baselines.dss import DSSConv as DSSConv
+from sesn.baselines.dss import DSSLift as DSSLift

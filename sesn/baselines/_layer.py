@@ -1,0 +1,88 @@
+"""What the baselines share: channels, checks of what comes in, and a convolution that skips taps over padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.baselines._constants import Constants
+
+Recipe = Literal["paper", "released"]
+RECIPES: tuple[Recipe, ...] = ("paper", "released")
+
+
+class BaselineLayer(nn.Module):
+    """A layer with channels and a stride; subclasses add the parameters."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.in_channels = _checks.whole("in_channels", in_channels, 1)
+        self.out_channels = _checks.whole("out_channels", out_channels, 1)
+        self.stride = _checks.whole("stride", stride, 1)
+        self._constants = Constants()
+
+    def _check_image(self, image: Tensor, weight: Tensor) -> None:
+        _checks.real_tensor("image", image, "b c h w")
+        self._check_channels("image", image, weight)
+
+    def _check_field(self, field: Tensor, weight: Tensor, scales: int) -> None:
+        _checks.real_tensor("field", field, "b c s h w")
+        self._check_channels("field", field, weight)
+        _checks.extent("field", field, 2, scales, "layer's number of scales", "use the same scales throughout")
+
+    def _check_channels(self, name: str, value: Tensor, weight: Tensor) -> None:
+        _checks.extent(name, value, 1, self.in_channels, "layer's in_channels", "give that many channels")
+        _checks.same_dtype(name, value, weight)
+        for axis in (-2, -1):
+            _checks.require(value.shape[axis] > 0, f"{name}.shape", tuple(value.shape), "without an empty side")
+
+    def extra_repr(self) -> str:
+        """`in -> out`, what the layer is made of, and the stride unless it is 1."""
+        parts = [f"{self.in_channels} -> {self.out_channels}", *self._details()]
+        return ", ".join(parts + ([f"stride={self.stride}"] if self.stride != 1 else []))
+
+    def _details(self) -> list[str]:
+        return []
+
+
+def positive(name: str, values: Iterable[float], remedy: str = "") -> tuple[float, ...]:
+    """A non-empty tuple of positive finite numbers in increasing order."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(_checks.complaint(name, values, "a sequence of numbers", remedy))
+    found = tuple(float(value) for value in values)
+    good = bool(found) and all(math.isfinite(value) and value > 0 for value in found)
+    _checks.require(good, name, found, "one or more positive finite numbers", remedy)
+    _checks.require(list(found) == sorted(set(found)), name, found, "strictly increasing", "sort it")
+    return found
+
+
+def correlate(x: Tensor, kernel: Tensor, first: int, stride: int) -> Tensor:
+    """Correlate x [b, i, h, w] with a kernel [o, i, y, x] whose first row and column lie `first` from its centre.
+
+    Zeros outside the map; centres at 0, stride, ..., so the output side is ceil(h / stride). Taps farther from the
+    centre than the map is long only ever see zeros and are cut off.
+    """
+    (top, bottom), (left, right) = (_reach(first, side, size) for side, size in _sides(kernel, x))
+    kernel = kernel[:, :, top - first : bottom - first + 1, left - first : right - first + 1]
+    if top == -bottom and left == -right:  # the convolution's own padding, no copy of the input
+        return F.conv2d(x, kernel, stride=stride, padding=(bottom, right))
+    return F.conv2d(F.pad(x, (-left, right, -top, bottom)), kernel, stride=stride)
+
+
+def _sides(kernel: Tensor, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (kernel.shape[-2], x.shape[-2]), (kernel.shape[-1], x.shape[-1])
+
+
+def _reach(first: int, side: int, size: int) -> tuple[int, int]:
+    return max(first, 1 - size), min(first + side - 1, size - 1)
+
+
+def largest(maps: list[Tensor]) -> Tensor:
+    """The elementwise maximum of the maps of all scales; where scales tie the first one gets the gradient."""
+    return maps[0] if len(maps) == 1 else torch.stack(maps).max(dim=0).values

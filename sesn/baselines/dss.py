@@ -1,0 +1,178 @@
+"""Deep scale-spaces: a stack of blurred copies of the image, convolved with dilated filters.
+
+D. E. Worrall and M. Welling, "Deep scale-spaces: Equivariance over scale", NeurIPS 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.baselines._constants import Constants
+from sesn.baselines._layer import BaselineLayer
+
+Init = Literal["he", "delta"]
+
+
+def discrete_gaussian(t: float, radius: int) -> Tensor:
+    """Lindeberg's discrete Gaussian exp(-t) I_n(t), n = -radius .. radius, in float64, normalised to sum 1.
+
+    I_n is a modified Bessel function: exp(-t) I_n(t) is the n-th Fourier coefficient of exp(t (cos u - 1)).
+    """
+    points = 8 * radius + 64  # beyond this the coefficients vanish, so that the sum is the integral
+    u = torch.arange(points, dtype=torch.float64) * (2 * math.pi / points)
+    n = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    taps = (n[:, None] * u).cos() @ (t * (u.cos() - 1)).exp()
+    return taps / taps.sum()
+
+
+def blur_variance(scale: int, base: int, zero_scale: float) -> float:
+    """t_k = zero_scale^2 (base^(2k) - 1), in squared pixels: what takes blur zero_scale to zero_scale base^k."""
+    return zero_scale**2 * float(base ** (2 * scale) - 1)
+
+
+class DSSLift(nn.Module):
+    """The scale-space of an image, [b, c, h, w] -> [b, c, s, h, w]; it has no parameters.
+
+    Scale 0 is the image; scale k is the image blurred along both axes with the discrete Gaussian of variance
+    t_k = zero_scale^2 (base^(2k) - 1), cut at 4 ceil(sqrt(t_k)), normalised to sum 1, zeros outside the image.
+    Nothing is downsampled.
+
+    Args:
+        scales: how many.
+        base: the factor between neighbouring scales; `DSSConv` dilates by its powers.
+        zero_scale: the blur, in pixels, that the image is taken to have.
+        device, dtype: as every layer takes them; without parameters this one follows its input.
+    """
+
+    def __init__(
+        self,
+        scales: int,
+        base: int = 2,
+        zero_scale: float = 0.25,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.scales = _checks.whole("scales", scales, 1, "give the number of scales")
+        self.base = _checks.whole("base", base, 2)
+        good = math.isfinite(zero_scale) and zero_scale > 0
+        _checks.require(good, "zero_scale", zero_scale, "positive and finite")
+        self.zero_scale = float(zero_scale)
+        self._constants = Constants()
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Blur an image [b, c, h, w] to a field [b, c, s, h, w]."""
+        _checks.real_tensor("image", image, "b c h w")
+        if self.scales == 1:
+            return image.unsqueeze(2)
+        rows, columns = (self._matrices(size, image) for size in image.shape[-2:])
+        # [s h, h] @ [b, c, h, w] does the rows of all scales at once; the columns need one matrix per scale.
+        down = (rows.flatten(0, 1) @ image).reshape(*image.shape[:2], self.scales - 1, *image.shape[2:])
+        return torch.cat([image.unsqueeze(2), down @ columns.transpose(-1, -2)], dim=2)
+
+    def _matrices(self, size: int, like: Tensor) -> Tensor:
+        """[s - 1, size, size]: the blurs of scales 1, 2, ... along an axis, zero padding included."""
+        variances = [blur_variance(k, self.base, self.zero_scale) for k in range(1, self.scales)]
+        return self._constants.get(size, like, lambda: torch.stack([_banded(t, size) for t in variances]))
+
+    def extra_repr(self) -> str:
+        """The scales."""
+        return f"1 -> {self.scales} scales, base={self.base}, zero_scale={self.zero_scale:g}"
+
+
+class DSSConv(BaselineLayer):
+    """Dilated convolution of a scale-space, [b, c, s, h, w] -> [b, c', s, h', w'].
+
+    Output scale k = sum_i correlation(field[k + i], w_i dilated by base^k), i = 0 .. interscale - 1, with nothing
+    past the coarsest scale: one weight for all scales. There is no bias. The output side is ceil(h / stride).
+
+    Args:
+        in_channels, out_channels: channels of the two fields.
+        kernel_size: taps along each axis, odd; they lie base^k pixels apart at scale k.
+        scales: how many the field has.
+        interscale: how many neighbouring scales a filter sees.
+        base: dilation of scale 1.
+        stride: spatial stride.
+        init: "he" draws weights from N(0, 2 / (k^2 interscale c)), as on MNIST; "delta", as on STL-10, from
+            U(-0.01, 0.01) with the centre taps passing channels on: g / c' where floor(i g / c) = floor(o g / c'),
+            g = gcd(c, c').
+    """
+
+    weight: nn.Parameter
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        scales: int,
+        interscale: int = 1,
+        base: int = 2,
+        stride: int = 1,
+        init: Init = "he",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride)
+        self.kernel_size = _checks.odd("kernel_size", kernel_size)
+        self.scales = _checks.whole("scales", scales, 1, "give the number of scales")
+        self.interscale = _checks.whole("interscale", interscale, 1)
+        rule = f"at most the number of scales ({self.scales})"
+        _checks.require(self.interscale <= self.scales, "interscale", interscale, rule, "use more scales")
+        self.base = _checks.whole("base", base, 2)
+        self.init = _checks.one_of("init", init, ("he", "delta"))
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        shape = self.out_channels, self.in_channels, self.interscale, self.kernel_size, self.kernel_size
+        self.weight = nn.Parameter(torch.empty(shape, **options))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As `init` says."""
+        if self.init == "he":
+            nn.init.normal_(self.weight, std=math.sqrt(2 / self.weight[0].numel()))
+            return
+        nn.init.uniform_(self.weight, -0.01, 0.01)
+        common = math.gcd(self.in_channels, self.out_channels)
+        group_in, group_out = (
+            torch.arange(count, device=self.weight.device) * common // count
+            for count in (self.in_channels, self.out_channels)
+        )
+        pairs = group_out[:, None] == group_in[None, :]
+        centre = self.kernel_size // 2
+        with torch.no_grad():
+            self.weight[:, :, :, centre, centre] = torch.where(
+                pairs[..., None], common / self.out_channels, self.weight[:, :, :, centre, centre]
+            )
+
+    def forward(self, field: Tensor) -> Tensor:
+        """Convolve a field [b, c, s, h, w] to a field [b, c', s, h', w']."""
+        self._check_field(field, self.weight, self.scales)
+        slices = field.unbind(2)
+        return torch.stack([self._scale(k, slices[k : k + self.interscale]) for k in range(self.scales)], dim=2)
+
+    def _scale(self, scale: int, seen: tuple[Tensor, ...]) -> Tensor:
+        dilation = self.base**scale
+        x = seen[0] if len(seen) == 1 else torch.cat(seen, dim=1)
+        down, across = (min(self.kernel_size // 2, (size - 1) // dilation) for size in x.shape[-2:])
+        centre = self.kernel_size // 2  # farther taps than `down` and `across` only ever see padding
+        taps = self.weight[:, :, : len(seen), centre - down : centre + down + 1, centre - across : centre + across + 1]
+        kernel = taps.transpose(1, 2).flatten(1, 2)
+        return F.conv2d(x, kernel, stride=self.stride, padding=(down * dilation, across * dilation), dilation=dilation)
+
+    def _details(self) -> list[str]:
+        parts = [f"kernel_size={self.kernel_size}", f"scales={self.scales}"]
+        return parts + ([f"interscale={self.interscale}"] if self.interscale > 1 else [])
+
+
+def _banded(t: float, size: int) -> Tensor:
+    """The blur along an axis of `size` pixels as a matrix in float64."""
+    radius = 4 * math.ceil(math.sqrt(t))
+    taps = discrete_gaussian(t, radius)
+    offset = torch.arange(size)[:, None] - torch.arange(size)[None, :]
+    return torch.where(offset.abs() <= radius, taps[(offset + radius).clamp(0, 2 * radius)], 0.0)
