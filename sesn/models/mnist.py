@@ -1,0 +1,132 @@
+"""The MNIST-scale network: its skeleton, written once over what a method supplies.
+
+Three stages [layer, ReLU, max-pool, norm] with pools of 2, 2 and p (stride p, padding 2, p = 4 at 28 x 28 and 8 at
+56 x 56), which leave 2 x 2 positions; then Linear to 256 units, batch norm, ReLU, dropout 0.7 and Linear to ten classes
+(the network of Ghosh & Gupta 2019, with the layers of the compared methods). The input is always 28 x 28: the network
+at 56 upsamples it, bilinearly by the paper and to the nearest pixel by the release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.models.carriers import MAP, Carrier
+from sesn.models.recipes import Regime
+
+#: Side of the images of MNIST.
+SIDE = 28
+HIDDEN = 256
+CLASSES = 10
+DROPOUT = 0.7
+#: The channels of most methods: about 495,000 parameters.
+CHANNELS = (32, 63, 95)
+
+Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a method supplies.
+
+    Attributes:
+        layer: makes the layer of a stage (0, 1, 2) from (stage, in_channels, out_channels): all that stands before the
+            nonlinearity, the projection over scale included where the stage ends in a map.
+        carriers: what each stage hands on.
+        channels: the width of each stage.
+        projection: makes what stands after the last norm and leaves a map.
+        hidden_bias: whether the first fully-connected layer has a bias.
+        leftover: makes modules that the release counts and never runs, from the last stage's channels.
+    """
+
+    layer: Callable[[int, int, int], nn.Module]
+    carriers: tuple[Carrier, Carrier, Carrier] = (MAP, MAP, MAP)
+    channels: Three = CHANNELS
+    projection: Callable[[], nn.Module] = nn.Identity
+    hidden_bias: bool = False
+    leftover: Callable[[int], nn.Module] | None = None
+
+
+#: A method's file offers one of these for each of its networks.
+PartsOf = Callable[[Regime], Parts]
+
+
+class MNISTScaleNet(nn.Module):
+    """The network for MNIST-scale: images [b, 1, 28, 28] to the scores [b, 10] of ten digits.
+
+    Args:
+        parts: the method's parts.
+        regime: the resolution and the recipe.
+        channels: other widths than the method's own, for smaller networks.
+    """
+
+    def __init__(self, parts: Parts, regime: Regime, channels: Three | None = None) -> None:
+        super().__init__()
+        self.regime = regime
+        self.channels = _three(parts.channels if channels is None else channels)
+        self.upsample = _upsampling(regime)
+        self.stages = nn.Sequential(*_stages(parts, self.channels, regime.resolution))
+        self.projection = parts.projection()
+        self.head = _head(self.channels[2], parts.hidden_bias)
+        if parts.leftover is not None:
+            self.unused = parts.leftover(self.channels[2])
+            self.unused_parameters = tuple(f"unused.{name}" for name, _ in self.unused.named_parameters())
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Scores of the ten classes."""
+        _checks.real_tensor("image", image, "b c h w")
+        _checks.extent("image", image, 1, 1, "number of channels of a grey image", "average the colours")
+        for axis in (2, 3):
+            remedy = "give the image itself: a network at 56 upsamples it"
+            _checks.extent("image", image, axis, SIDE, "side of an MNIST image", remedy)
+        features: Tensor = self.projection(self.stages(self.upsample(image)))
+        scores: Tensor = self.head(features.flatten(1))
+        return scores
+
+    def extra_repr(self) -> str:
+        """`in -> out` and the regime."""
+        return f"1x{SIDE}x{SIDE} -> {CLASSES}, resolution={self.regime.resolution}, recipe={self.regime.recipe!r}"
+
+
+def _three(channels: Three) -> Three:
+    if len(channels) != 3:
+        raise ValueError(_checks.complaint("channels", channels, "three whole numbers, one per stage"))
+    a, b, c = (_checks.whole(f"channels[{i}]", value, 1) for i, value in enumerate(channels))
+    return a, b, c
+
+
+def _upsampling(regime: Regime) -> nn.Module:
+    if regime.resolution == SIDE:
+        return nn.Identity()
+    factor = regime.resolution // SIDE
+    if regime.recipe == "released":
+        return nn.Upsample(scale_factor=factor, mode="nearest")
+    return nn.Upsample(scale_factor=factor, mode="bilinear", align_corners=False)
+
+
+def _stages(parts: Parts, channels: Three, resolution: int) -> list[nn.Module]:
+    last = resolution // 7
+    pools = ((2, 2, 0), (2, 2, 0), (last, last, 2))
+    widths = (1, *channels)
+    return [
+        nn.Sequential(
+            parts.layer(stage, widths[stage], widths[stage + 1]),
+            carrier.activation(),
+            carrier.pool(*pools[stage]),
+            carrier.norm(widths[stage + 1]),
+        )
+        for stage, carrier in enumerate(parts.carriers)
+    ]
+
+
+def _head(channels: int, hidden_bias: bool) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(4 * channels, HIDDEN, bias=hidden_bias),
+        nn.BatchNorm1d(HIDDEN),
+        nn.ReLU(),
+        nn.Dropout(DROPOUT),
+        nn.Linear(HIDDEN, CLASSES),
+    )

@@ -1,0 +1,172 @@
+"""The wide residual network for STL-10 (Zagoruyko & Komodakis 2016): its skeleton, written once.
+
+A 3 x 3 stem; three groups of pre-activation blocks BN-ReLU-conv-BN-ReLU-dropout-conv plus a skip, with strides 1, 2, 2;
+then norm, ReLU, global mean and a Linear. WRN-16-8 has two blocks per group and widths 128, 256, 512. Where a block
+changes the width, its first BN-ReLU feeds both branches, and the skip is a 1 x 1 convolution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.models.carriers import MAP, Carrier
+from sesn.models.recipes import Recipe
+from sesn.pool import GlobalPool
+
+CLASSES = 10
+DROPOUT = 0.3
+STRIDES = (1, 2, 2)
+
+
+class Place(NamedTuple):
+    """Where a layer stands: group 0..2, block 0.. in it, and whether it is a block's first or second convolution."""
+
+    group: int
+    block: int
+    first: bool = True
+
+    @property
+    def enters_group(self) -> bool:
+        """Whether it is the first convolution of its group."""
+        return self.first and self.block == 0
+
+
+def identity(place: Place) -> nn.Module:
+    """Leave the features alone."""
+    return nn.Identity()
+
+
+def mean_head(channels: int) -> nn.Module:
+    """BN, ReLU and the mean over all positions of a map."""
+    return nn.Sequential(MAP.activated(channels), GlobalPool("mean"))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a method supplies.
+
+    Attributes:
+        stem: makes the first layer from (in_channels, out_channels).
+        conv: makes a block's layer from (place, in_channels, out_channels, stride).
+        shortcut: makes the 1 x 1 layer of a skip, from the same.
+        carrier: what the layers hand on.
+        head: makes what turns the last group's features into [b, c].
+        base: the width of each group before widening.
+        stem_width: the channels after the stem.
+        trim: makes what the second convolution and the skip read their input through.
+        fan_out: the layers whose weights start from N(0, 2 / n), n being weights per input channel; the others keep
+            their own start.
+    """
+
+    stem: Callable[[int, int], nn.Module]
+    conv: Callable[[Place, int, int, int], nn.Module]
+    shortcut: Callable[[Place, int, int, int], nn.Module]
+    carrier: Carrier = MAP
+    head: Callable[[int], nn.Module] = mean_head
+    base: tuple[int, int, int] = (16, 32, 64)
+    stem_width: int = 16
+    trim: Callable[[Place], nn.Module] = identity
+    fan_out: tuple[type[nn.Module], ...] = (nn.Conv2d,)
+
+
+#: A method's file offers one of these for each of its networks.
+PartsOf = Callable[[Recipe], Parts]
+
+
+class WideBlock(nn.Module):
+    """A pre-activation residual block with dropout between its two convolutions."""
+
+    def __init__(self, parts: Parts, group: int, block: int, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        first, second = Place(group, block), Place(group, block, first=False)
+        self.norm1 = parts.carrier.activated(in_channels)
+        self.conv1 = parts.conv(first, in_channels, out_channels, stride)
+        self.norm2 = parts.carrier.activated(out_channels)
+        self.dropout = nn.Dropout(DROPOUT)
+        self.trim = parts.trim(first)
+        self.conv2 = parts.conv(second, out_channels, out_channels, 1)
+        changes = in_channels != out_channels or stride != 1
+        self.shortcut = parts.shortcut(first, in_channels, out_channels, stride) if changes else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The residual branch plus the skip."""
+        active = self.norm1(x)
+        skip: Tensor = self.trim(x) if self.shortcut is None else self.shortcut(self.trim(active))
+        residual: Tensor = self.conv2(self.trim(self.dropout(self.norm2(self.conv1(active)))))
+        return residual + skip
+
+
+class WideResNet(nn.Module):
+    """WRN-depth-width over a method's parts: images [b, 3, side, side] to the scores [b, 10] of ten classes.
+
+    Args:
+        parts: the method's parts.
+        depth: 6 n + 4 for n blocks per group (16 in the paper, 10 is the shallowest).
+        width: the widening factor (8 in the paper).
+        resolution: the side of the images (96 on STL-10), a multiple of 4.
+    """
+
+    def __init__(self, parts: Parts, depth: int = 16, width: int = 8, resolution: int = 96) -> None:
+        super().__init__()
+        self.depth, self.width = _checks.whole("depth", depth, 10), _checks.whole("width", width, 1)
+        _checks.require((depth - 4) % 6 == 0, "depth", depth, "6 n + 4 for n blocks per group", "use 10, 16 or 22")
+        self.resolution = _checks.whole("resolution", resolution, 4)
+        _checks.require(resolution % 4 == 0, "resolution", resolution, "a multiple of 4", "the maps are halved twice")
+        widths = [channels * self.width for channels in parts.base]
+        self.stem = parts.stem(3, parts.stem_width)
+        entries = [parts.stem_width, *widths]
+        self.groups = nn.Sequential(*(_group(parts, g, entries[g], entries[g + 1], self.blocks) for g in range(3)))
+        self.head = parts.head(widths[2])
+        self.classifier = nn.Linear(widths[2], CLASSES)
+        self._start(parts)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks per group."""
+        return (self.depth - 4) // 6
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Scores of the ten classes."""
+        _checks.real_tensor("image", image, "b c h w")
+        _checks.extent("image", image, 1, 3, "number of colours", "give an RGB image")
+        for axis in (2, 3):
+            remedy = "resize it, or build the network with resolution="
+            _checks.extent("image", image, axis, self.resolution, "network's resolution", remedy)
+        scores: Tensor = self.classifier(self.head(self.groups(self.stem(image))))
+        return scores
+
+    @torch.no_grad()
+    def _start(self, parts: Parts) -> None:
+        for module in self.modules():
+            weight = getattr(module, "weight", None)
+            if isinstance(module, parts.fan_out) and isinstance(weight, Tensor):
+                nn.init.normal_(weight, 0.0, math.sqrt(2 * weight.shape[1] / weight.numel()))
+        nn.init.zeros_(self.classifier.bias)
+
+    def extra_repr(self) -> str:
+        """`in -> out` and the size."""
+        side = self.resolution
+        return f"3x{side}x{side} -> {CLASSES}, WRN-{self.depth}-{self.width}"
+
+
+def _group(parts: Parts, group: int, in_channels: int, out_channels: int, blocks: int) -> nn.Sequential:
+    return nn.Sequential(
+        *(
+            WideBlock(
+                parts,
+                group,
+                block,
+                out_channels if block else in_channels,
+                out_channels,
+                1 if block else STRIDES[group],
+            )
+            for block in range(blocks)
+        )
+    )
