@@ -134,13 +134,13 @@ def measured(settings: Settings, progress: Console | None = None) -> Report:
     build = lru_cache(maxsize=1)(lambda draw: factory(settings.seed + draw))
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
     resampler: Any = settings.resampler
-    with _bar(progress, steps(len(images), len(downscales), settings.draws)) as on_step:
+    with progress_bar(progress, steps(len(images), len(downscales), settings.draws)) as on_step:
         results = measure(build, images, downscales, resampler, settings.draws, on_step)
     return Report(settings, build(0), images, name, results, started, time.perf_counter() - clock)
 
 
 @contextmanager
-def _bar(console: Console | None, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(console: Console | None, total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar with the time left, or nothing at all; yields the function that advances it."""
     columns = (SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=console is None) as progress:
@@ -197,7 +197,7 @@ def write(report: Report) -> list[Path]:
         resampler: Any = settings.resampler
         figure = draw(report.module, report.images, report.results, resampler)
     if settings.json is not None:
-        text = json.dumps(_plain(report.document()), indent=1, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(plain_values(report.document()), indent=1, allow_nan=False, ensure_ascii=False)
         with replacing(settings.json) as partial:
             partial.write_text(text + "\n", encoding="utf-8")
         written.append(settings.json)
@@ -208,12 +208,12 @@ def write(report: Report) -> list[Path]:
     return written
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """As JSON has it: neither NaN (null: there is no number) nor infinity (the word), and paths as text."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_values(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
         return None
     return str(value) if isinstance(value, Path) or value in (math.inf, -math.inf) else value

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from harness.check.arguments import parse_downscales, parse_input
 from harness.check.budget import CAUSES, Budget, budget_table, error_budget
-from harness.check.command import PICTURES, _bar, _plain
+from harness.check.command import PICTURES, progress_bar, plain_values
 from harness.check.profile import LayerRow, layer_profile, profile_table
 from harness.check.target import load_factory
 from harness.check.tune import Tuning, tune
@@ -54,7 +54,7 @@ class Output:
         figure = draw() if draw is not None and self.picture is not None else None
         written = []
         if self.json is not None:
-            facts = _plain({"format": FORMAT, **document, "sesn": version("sesn"), **provenance()})
+            facts = plain_values({"format": FORMAT, **document, "sesn": version("sesn"), **provenance()})
             with replacing(self.json) as partial:
                 partial.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8")
             written.append(self.json)
@@ -115,7 +115,7 @@ def budget(subject: Subject, output: Output, console: Console, progress: Console
     clock = _Clock()
     module, images, name, factor = subject.load()
     resampler: Any = subject.resampler
-    with _bar(progress, len(CAUSES)) as on_step:
+    with progress_bar(progress, len(CAUSES)) as on_step:
         found = error_budget(module, images, factor, resampler=resampler, on_step=lambda: on_step(1))
     console.print(budget_table(found))
     console.print(Text(f"{name}; observed with resampler {subject.resampler}, without crop; {machine_line()}"))
@@ -155,7 +155,7 @@ def tuned(request: Request, output: Output, console: Console, progress: Console 
 
     clock = _Clock()
     images, name = image_set(request.images, 1, TUNING_SIDE, TUNING_SIDE, request.count, request.seed, request.data)
-    with _bar(progress, 100) as advance:
+    with progress_bar(progress, 100) as advance:
         shown = 0
 
         def on_step(done: int, total: int) -> None:
