@@ -2,3 +2,5 @@
 
 from sesn.baselines.dss import DSSConv as DSSConv
 from sesn.baselines.dss import DSSLift as DSSLift
+from sesn.baselines.sicnn import SiCNNConv as SiCNNConv
+from sesn.baselines.sicnn import SiCNNLift as SiCNNLift

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -81,8 +80,3 @@ def _sides(kernel: Tensor, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]
 
 def _reach(first: int, side: int, size: int) -> tuple[int, int]:
     return max(first, 1 - size), min(first + side - 1, size - 1)
-
-
-def largest(maps: list[Tensor]) -> Tensor:
-    """The elementwise maximum of the maps of all scales; where scales tie the first one gets the gradient."""
-    return maps[0] if len(maps) == 1 else torch.stack(maps).max(dim=0).values
