@@ -1,0 +1,155 @@
+"""Scale-steered CNNs: log-radial harmonics, whose scale is steered by a phase; the maximum over scales is kept.
+
+R. Ghosh and A. K. Gupta, "Scale steerable filters for locally scale-invariant convolutional neural networks",
+ICML workshop 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, positive
+from sesn.baselines._maximum import largest
+
+#: Width of the angular Gaussian, and the phase of the harmonics.
+ANGULAR_SIGMA = math.pi / 16
+PHASE = -math.pi / 4
+
+
+def radial_frequency(order: float, side: int) -> float:
+    """kappa = 2 pi k / ln(r_max), r_max = sqrt(2) (M - 1) / 2: the corner of the largest kernel closes k turns."""
+    return 2 * math.pi * order / math.log(math.sqrt(2) * (side - 1) / 2)
+
+
+def harmonics(side: int, orders: Sequence[float], angles: int) -> tuple[Tensor, Tensor]:
+    """Real and imaginary parts [k, angle, side, side] of the log-radial harmonics, in float64, each of L2 norm 1.
+
+    exp(-d^2 / (2 sigma^2)) / r times exp(i (kappa ln r + beta)), where r is the distance to the centre (1 at the
+    centre itself), d the angular distance to phi_j or phi_j + pi, whichever is less, phi_j = j pi / (angles - 1), and
+    angles count from the upward direction towards the right. Zero for r > (side - 1) / 2.
+    """
+    offsets = torch.arange(side, dtype=torch.float64) - side // 2
+    rows, columns = torch.meshgrid(offsets, offsets, indexing="ij")
+    distance = (rows.square() + columns.square()).sqrt()
+    r = torch.where(distance > 0, distance, 1.0)
+    phi = torch.where(distance > 0, torch.atan2(columns, -rows), 0.0)
+    axes = torch.linspace(0, math.pi, angles, dtype=torch.float64)[:, None, None]
+    d = torch.asin((phi - axes).sin().abs().clamp(max=1))  # distance on the circle of lines, which has period pi
+    envelope = (-d.square() / (2 * ANGULAR_SIGMA**2)).exp() / r * (distance <= (side - 1) / 2)
+    kappas = torch.tensor([radial_frequency(order, side) for order in orders], dtype=torch.float64)
+    phase = kappas[:, None, None, None] * r.log() + PHASE
+    return _normalised(envelope * phase.cos()), _normalised(envelope * phase.sin())
+
+
+class SSConv(BaselineLayer):
+    """Scale-steered convolution and the maximum over scales, [b, c, h, w] -> [b, c', h', w']; no ReLU, no bias.
+
+    Scale i has side m_i and s_i = m_i / nominal. Its filter is the real part of
+
+        sum_k (a_k + i b_k) exp(-i kappa_k ln s_i) (R_k + i I_k),
+
+    with R_k + i I_k the harmonics on the largest side, cropped about the centre to m_i x m_i. Amplitudes are not
+    renormalised. The output side is ceil(h / stride).
+
+    Args:
+        in_channels, out_channels: channels of the two maps.
+        sizes: the side of each scale's filter, odd, increasing.
+        nominal: the side whose filter is not steered.
+        orders: how many turns the phase makes from radius 1 to the corner of the largest filter.
+        angles: directions from 0 to pi, both included (they give the same function, as released).
+        stride: spatial stride.
+        recipe: "released" also has the parameter `const`, one per pair of channels, which is counted and never used.
+    """
+
+    real: nn.Parameter
+    imag: nn.Parameter
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        sizes: Iterable[int],
+        nominal: float,
+        orders: Iterable[float],
+        angles: int = 9,
+        stride: int = 1,
+        recipe: Recipe = "paper",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride)
+        self.sizes = _odd_sizes(sizes)
+        self.nominal = positive("nominal", [nominal])[0]
+        self.orders = positive("orders", orders, "such as (0.5, 1, 2)")
+        self.angles = _checks.whole("angles", angles, 2)
+        self.recipe = _checks.one_of("recipe", recipe, RECIPES)
+        self.unused_parameters: tuple[str, ...] = ("const",) if recipe == "released" else ()
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        shape = len(self.orders), self.out_channels, self.in_channels, self.angles
+        self.real = nn.Parameter(torch.empty(shape, **options))
+        self.imag = nn.Parameter(torch.empty(shape, **options))
+        const = nn.Parameter(torch.empty(shape[1:3], **options)) if self.unused_parameters else None
+        self.register_parameter("const", const)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights uniform in +-sqrt(2 / (angles c c')); `const` zero."""
+        bound = math.sqrt(2 / (self.angles * self.in_channels * self.out_channels))
+        nn.init.uniform_(self.real, -bound, bound)
+        nn.init.uniform_(self.imag, -bound, bound)
+        if isinstance(self.const, nn.Parameter):
+            nn.init.zeros_(self.const)
+
+    def used_parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that the output depends on, by name."""
+        return {name: value for name, value in self.named_parameters() if name not in self.unused_parameters}
+
+    def kernels(self) -> list[Tensor]:
+        """The filter of each scale [c', c, m_i, m_i]."""
+        weight = torch.stack([self.real, self.imag]).permute(2, 3, 0, 1, 4)  # [o, i, part, k, angle]
+        taps = self._constants.get("taps", self.real, self._taps)
+        flat = weight.reshape(-1, taps.shape[0]) @ taps
+        parts = torch.functional.split(flat, [side * side for side in self.sizes], dim=1)
+        shape = self.out_channels, self.in_channels
+        return [part.reshape(*shape, side, side) for part, side in zip(parts, self.sizes, strict=True)]
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Convolve a map [b, c, h, w] at all scales and keep the largest response, [b, c', h', w']."""
+        self._check_image(image, self.real)
+        return largest([correlate(image, kernel, -(kernel.shape[-1] // 2), self.stride) for kernel in self.kernels()])
+
+    def _taps(self) -> Tensor:
+        """[2 k angle, sum of sizes^2]: what each coefficient contributes to each scale's filter, steering included."""
+        side = self.sizes[-1]
+        real, imag = harmonics(side, self.orders, self.angles)
+        kappas = torch.tensor([radial_frequency(order, side) for order in self.orders], dtype=torch.float64)
+        planes = []
+        for size in self.sizes:
+            turn = (-kappas * math.log(size / self.nominal))[:, None, None, None]
+            steered = torch.stack([turn.cos() * real - turn.sin() * imag, -turn.sin() * real - turn.cos() * imag])
+            cut = (side - size) // 2
+            planes.append(steered[..., cut : side - cut, cut : side - cut].reshape(-1, size * size))
+        return torch.cat(planes, dim=1)
+
+    def _details(self) -> list[str]:
+        parts = [f"sizes={self.sizes}", f"nominal={self.nominal:g}"]
+        return parts + ([f"recipe={self.recipe!r}"] if self.recipe != "paper" else [])
+
+
+def _odd_sizes(sizes: Iterable[int]) -> tuple[int, ...]:
+    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        raise TypeError(_checks.complaint("sizes", sizes, "a sequence of odd sides", "such as (5, 7, 9)"))
+    found = tuple(_checks.odd("sizes", size) for size in sizes)
+    good = bool(found) and found[0] >= 3 and list(found) == sorted(set(found))
+    _checks.require(good, "sizes", found, "one or more increasing odd sides of at least 3", "such as (5, 7, 9)")
+    return found
+
+
+def _normalised(functions: Tensor) -> Tensor:
+    return functions / functions.square().sum(dim=(-2, -1), keepdim=True).sqrt()
