@@ -52,8 +52,9 @@ def rescale(
     """
     if factor == 1 and offset == 0:
         return image
-    rows, columns = (resampling_matrix(n, factor, resampler, ends, offset).to(image.device) for n in image.shape[-2:])
-    return (rows @ image.to(torch.float64) @ columns.t()).to(image.dtype)
+    place = image.device if image.device.type != "mps" else torch.device("cpu")  # MPS has no float64
+    rows, columns = (resampling_matrix(n, factor, resampler, ends, offset).to(place) for n in image.shape[-2:])
+    return (rows @ image.to(place, torch.float64) @ columns.t()).to(image)
 
 
 def rescale_field(

@@ -89,12 +89,8 @@ class ScaleGrid:
         reaches beyond the grid.
         """
         require(math.isfinite(factor) and factor > 0, "factor", factor, "positive and finite")
-        exact = tuple(
-            (k, j)
-            for k, small in enumerate(self.sigmas)
-            for j, large in enumerate(self.sigmas)
-            if abs(math.log(factor * large / small)) <= tolerance
-        )
+        nearest = {k: min(range(len(self)), key=lambda j: self._misfit(factor, k, j)) for k in range(len(self))}
+        exact = tuple((k, j) for k, j in nearest.items() if self._misfit(factor, k, j) <= tolerance)
         if exact:
             return ScaleMatch(factor, exact, max(self._misfit(factor, k, j) for k, j in exact))
         if not self.smallest / self.largest <= factor <= self.largest / self.smallest:

@@ -14,7 +14,7 @@ from hypothesis import given
 
 import sesn.conv
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
-from sesn.algorithms import separable
+from sesn.algorithms import banded, separable
 
 ALGORITHMS = ["dense", "separable", "auto"]
 
@@ -220,6 +220,19 @@ def test_both_kinds_of_passes_agree(case: slow.Case) -> None:
             patch.setattr(separable, "PLANE_PIXELS", pixels)
             found.append(gradients(case, "separable", "field", "weight"))
     assert_all_near(found[1], found[0])
+
+
+@pytest.mark.parametrize("block", [1, 3])
+@given(case=slow.cases())
+def test_long_lines_in_blocks_equal_one_product(block: int, case: slow.Case) -> None:
+    names = ("field", "weight", "bias")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(separable, "PLANE_PIXELS", 0)
+        whole = gradients(case, "separable", *names)
+        patch.setattr(banded, "LONG_LINE", 0)
+        patch.setattr(banded, "BLOCK", block)
+        assert_all_near(gradients(case, "separable", *names), whole)
+        assert_near(case.layer("separable", torch.device("cpu"))(case.field), case.answer(), 1e-11)
 
 
 # The chooser

@@ -41,9 +41,7 @@ class Axis:
     @property
     def reach(self) -> int:
         """The farthest a pixel can lie from a centre, as symmetric windows go: taps beyond only ever see padding."""
-        return max(
-            self.size - 1 - self.first, 0
-        )
+        return max(self.size - 1 - self.first, 0)
 
     def useful_radius(self, radius: int) -> int:
         """The radius of the taps that can see data; on a circular axis every tap does."""

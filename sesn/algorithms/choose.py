@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sesn.algorithms.axis import Axis
+from sesn.algorithms.banded import block_spans
 from sesn.algorithms.separable import PLANE_PIXELS
 
 Algorithm = Literal["auto", "dense", "separable"]
@@ -55,7 +56,8 @@ def convolution_cost(
     slowness = LARGE_BOX if max(sides) >= LARGE_BOX_SIDE else SMALL_BOX
     slowness *= max(1.0, VECTOR_CHANNELS / in_channels)
     dense = channels * outputs * taps * slowness + MIXING * channels * functions * taps
-    separable = MIXING * channels * outputs * functions + batch * in_channels * _passes(functions, runs, rows, columns)
+    passes = _passes(functions, runs, box // 2, rows, columns)
+    separable = MIXING * channels * outputs * functions + batch * in_channels * passes
     return Cost(dense, separable)
 
 
@@ -65,9 +67,15 @@ def useful_side(box: int, axis: Axis) -> int:
     return min(side, axis.size) if axis.circular else side
 
 
-def _passes(functions: int, runs: int, rows: Axis, columns: Axis) -> float:
+def _passes(functions: int, runs: int, radius: int, rows: Axis, columns: Axis) -> float:
     pixels = rows.size * columns.size
     if pixels <= PLANE_PIXELS:
         return PLANE_PASS * functions * rows.outputs * columns.outputs * pixels
-    count = columns.outputs * rows.size * (runs * columns.size + functions * rows.outputs)
+    across, down = (_banded_area(axis, radius) for axis in (columns, rows))
+    count = runs * rows.size * across + functions * columns.outputs * down
     return count * (1 + LINE_OVERHEAD / min(rows.size, columns.size))
+
+
+def _banded_area(axis: Axis, radius: int) -> int:
+    """Entries of the blocks of a banded matrix: outputs times the pixels that they multiply."""
+    return sum((stop - start) * (high - low) for start, stop, low, high in block_spans(axis, radius))

@@ -1,8 +1,7 @@
 """Separable, basis first: convolve with the one-dimensional profiles along columns, then rows, then mix with w.
 
 A product of profiles costs two one-dimensional passes, after which the mixing is one matrix product whose cost does
-not depend on the window's width. Each pass is a product with a banded matrix that holds the padding and the stride
-too, so wide windows are almost free; its cost grows with the side of the map, which the cost model counts.
+not depend on the window's width, so wide windows are almost free.
 
 The N_b response maps per input channel are large; they are made for a few images at a time and made again in the
 backward pass, so that they stay in the cache and never add up in memory.
@@ -19,6 +18,16 @@ from torch import Tensor
 
 from sesn._recording import casting, recording
 from sesn.algorithms.axis import Axis
+from sesn.algorithms.banded import (
+    Block,
+    along_columns,
+    along_columns_adjoint,
+    along_rows,
+    along_rows_adjoint,
+    banded_matrix,
+    blocks,
+    left,
+)
 from sesn.basis import ProfilePairs
 
 #: Bytes of response maps held at once: a few times the second-level cache, well inside the third.
@@ -51,27 +60,6 @@ def column_runs(pairs: ProfilePairs) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def banded_matrix(profiles: Tensor, axis: Axis) -> Tensor:
-    """The profiles [f, box] as matrices [f, outputs, size] that correlate a signal with them on this axis."""
-    radius = profiles.shape[-1] // 2
-    centres = axis.first + axis.stride * torch.arange(axis.outputs, device=profiles.device)
-    if axis.circular:
-        taps = torch.arange(-radius, radius + 1, device=profiles.device)
-        pixels = (centres[:, None] + taps[None, :]) % axis.size  # [outputs, box]
-        matrix = profiles.new_zeros(profiles.shape[0], axis.outputs, axis.size)
-        return matrix.scatter_add(
-            2, pixels.expand(profiles.shape[0], -1, -1), profiles[:, None, :].expand(-1, axis.outputs, -1)
-        )
-    offsets = torch.arange(axis.size, device=profiles.device)[None, :] - centres[:, None] + radius
-    inside = (offsets >= 0) & (offsets < profiles.shape[-1])
-    return torch.where(inside, profiles[:, offsets.clamp(0, profiles.shape[-1] - 1)], profiles.new_zeros(()))
-
-
-def left(matrix: Tensor, batch: Tensor) -> Tensor:
-    """matrix [m, k] times each of a batch [b, k, n]; `matmul` would transpose and copy the batch when it can."""
-    return torch.bmm(matrix.expand(batch.shape[0], -1, -1), batch)
-
-
 class Passes(Protocol):
     """A linear map from a channel's pixels to its N_b response maps, and its adjoint."""
 
@@ -88,33 +76,30 @@ class Passes(Protocol):
 
 @dataclass(frozen=True)
 class LinePasses:
-    """Along columns, then along rows.
+    """Along columns, then along rows: `across` for each run's column profile, `down` for each run's row profiles."""
 
-    `across` is [f, w', w], one matrix for each run of functions with a common column profile; `down` holds for each run
-    its row profiles as one matrix [n h', h].
-    """
-
-    across: Tensor
-    down: tuple[Tensor, ...]
+    across: tuple[Block, ...]
+    down: tuple[tuple[Block, ...], ...]
     functions: int
+    height: int
+    width: int
 
     def responses(self, x: Tensor) -> Tensor:
         """Two passes; the second multiplies from the left, so that the maps come out whole."""
-        f, out_w, w = self.across.shape
-        b, c, h, _ = x.shape
-        lines = (x.reshape(b * c * h, w) @ self.across.reshape(f * out_w, w).t()).reshape(b, c, h, f, out_w)
-        lines = lines.permute(3, 0, 1, 2, 4).flatten(1, 2)
-        maps = torch.cat([left(matrix, line) for matrix, line in zip(self.down, lines, strict=True)], dim=1)
-        return maps.reshape(b, c, self.functions, maps.shape[1] // self.functions, out_w)
+        b, c, h, w = x.shape
+        lines = along_rows(self.across, x.reshape(b * c * h, w))
+        lines = lines.reshape(b * c, h, *lines.shape[1:]).permute(2, 0, 1, 3).contiguous()
+        maps = [along_columns(run, line) for run, line in zip(self.down, lines, strict=True)]
+        found = torch.cat(maps, dim=1)
+        return found.reshape(b, c, *found.shape[1:])
 
     def adjoint(self, g: Tensor) -> Tensor:
         """The two passes backwards."""
-        b, c, n, out_h, out_w = g.shape
-        f, _, w = self.across.shape
-        maps = torch.split(g.reshape(b * c, n * out_h, out_w), [matrix.shape[0] for matrix in self.down], dim=1)
-        lines = torch.stack([left(matrix.t(), part) for matrix, part in zip(self.down, maps, strict=True)], dim=2)
-        h = lines.shape[1]
-        return (lines.reshape(b * c * h, f * out_w) @ self.across.reshape(f * out_w, w)).reshape(b, c, h, w)
+        b, c = g.shape[:2]
+        maps = torch.split(g.flatten(0, 1), [run[0].matrix.shape[0] for run in self.down], dim=1)
+        lines = [along_columns_adjoint(run, part, self.height) for run, part in zip(self.down, maps, strict=True)]
+        stacked = torch.stack(lines, dim=2).flatten(0, 1)  # [b c h, f, w']
+        return along_rows_adjoint(self.across, stacked, self.width).reshape(b, c, self.height, self.width)
 
 
 @dataclass(frozen=True)
@@ -146,9 +131,9 @@ def make_passes(profiles: Tensor, pairs: ProfilePairs, rows: Axis, columns: Axis
         sides = rows.outputs, columns.outputs, rows.size, columns.size
         return PlanePass(product.reshape(-1, rows.size * columns.size), sides, len(pairs.rows))
     runs = column_runs(pairs)
-    vertical = banded_matrix(profiles, rows)
-    down = tuple(vertical[list(run.rows)].reshape(-1, rows.size) for run in runs)
-    return LinePasses(banded_matrix(profiles[[run.column for run in runs]], columns), down, len(pairs.rows))
+    across = blocks(profiles[[run.column for run in runs]], columns)
+    down = tuple(blocks(profiles[list(run.rows)], rows) for run in runs)
+    return LinePasses(across, down, len(pairs.rows), rows.size, columns.size)
 
 
 @dataclass(frozen=True)

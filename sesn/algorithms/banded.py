@@ -1,0 +1,111 @@
+"""One-dimensional correlation as products with banded matrices, which hold the padding and the stride too.
+
+A short line is one product. A long line is cut into blocks of outputs, each of which multiplies only the pixels its
+windows reach: a true one-dimensional convolution in pieces large enough to run at the speed of matrix products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sesn.algorithms.axis import Axis
+
+#: Lines up to this length are one block; longer ones have blocks of so many outputs.
+LONG_LINE = 256
+BLOCK = 128
+
+
+def banded_matrix(profiles: Tensor, axis: Axis) -> Tensor:
+    """The profiles [f, box] as matrices [f, outputs, size] that correlate a signal with them on this axis."""
+    f, box = profiles.shape
+    radius = box // 2
+    centres = axis.first + axis.stride * torch.arange(axis.outputs, device=profiles.device)
+    if axis.circular:
+        taps = torch.arange(-radius, radius + 1, device=profiles.device)
+        pixels = (centres[:, None] + taps[None, :]) % axis.size  # [outputs, box]
+        matrix = profiles.new_zeros(f, axis.outputs, axis.size)
+        return matrix.scatter_add(2, pixels.expand(f, -1, -1), profiles[:, None, :].expand(-1, axis.outputs, -1))
+    offsets = torch.arange(axis.size, device=profiles.device)[None, :] - centres[:, None] + radius
+    inside = (offsets >= 0) & (offsets < box)
+    return torch.where(inside, profiles[:, offsets.clamp(0, box - 1)], profiles.new_zeros(()))
+
+
+@dataclass(frozen=True)
+class Block:
+    """The matrix [f, stop - start, high - low] from pixels low..high to outputs start..stop."""
+
+    start: int
+    stop: int
+    low: int
+    high: int
+    matrix: Tensor
+
+    @property
+    def stacked(self) -> Tensor:
+        """[f outputs, pixels]."""
+        return self.matrix.flatten(0, 1)
+
+
+def blocks(profiles: Tensor, axis: Axis) -> tuple[Block, ...]:
+    """The banded matrix of an axis in blocks; a periodic axis wraps, so it stays whole."""
+    matrix = banded_matrix(profiles, axis)
+    spans = block_spans(axis, profiles.shape[-1] // 2)
+    return tuple(Block(a, b, low, high, matrix[:, a:b, low:high].contiguous()) for a, b, low, high in spans)
+
+
+def block_spans(axis: Axis, radius: int) -> list[tuple[int, int, int, int]]:
+    """(first output, last output, first pixel, last pixel) of every block, the last ones exclusive."""
+    if axis.circular or axis.size <= LONG_LINE:
+        return [(0, axis.outputs, 0, axis.size)]
+    spans = []
+    for start in range(0, axis.outputs, BLOCK):
+        stop = min(start + BLOCK, axis.outputs)
+        low = min(max(axis.first + start * axis.stride - radius, 0), axis.size - 1)
+        high = min(max(axis.first + (stop - 1) * axis.stride + radius + 1, low + 1), axis.size)
+        spans.append((start, stop, low, high))
+    return spans
+
+
+def left(matrix: Tensor, batch: Tensor) -> Tensor:
+    """matrix [m, k] times each of a batch [b, k, n]; `matmul` would transpose and copy the batch when it can."""
+    return torch.bmm(matrix.expand(batch.shape[0], -1, -1), batch)
+
+
+def along_rows(parts: tuple[Block, ...], x: Tensor) -> Tensor:
+    """Correlate the last axis of x [m, w] with every profile: [m, f, w']."""
+    m, f = x.shape[0], parts[0].matrix.shape[0]
+    found = [(x[:, p.low : p.high] @ p.stacked.t()).reshape(m, f, p.stop - p.start) for p in parts]
+    return found[0] if len(found) == 1 else torch.cat(found, dim=2)
+
+
+def along_rows_adjoint(parts: tuple[Block, ...], g: Tensor, size: int) -> Tensor:
+    """Gradients [m, f, w'] back to [m, w]."""
+    back = [(p, g[:, :, p.start : p.stop].flatten(1) @ p.stacked) for p in parts]
+    return _sum(back, size)
+
+
+def along_columns(parts: tuple[Block, ...], x: Tensor) -> Tensor:
+    """Correlate the middle axis of x [m, h, w] with every profile: [m, f, h', w]."""
+    m, f = x.shape[0], parts[0].matrix.shape[0]
+    found = [left(p.stacked, x[:, p.low : p.high]).reshape(m, f, p.stop - p.start, x.shape[2]) for p in parts]
+    return found[0] if len(found) == 1 else torch.cat(found, dim=2)
+
+
+def along_columns_adjoint(parts: tuple[Block, ...], g: Tensor, size: int) -> Tensor:
+    """Gradients [m, f, h', w] back to [m, h, w]."""
+    back = [(p, left(p.stacked.t(), g[:, :, p.start : p.stop].flatten(1, 2))) for p in parts]
+    return _sum(back, size)
+
+
+def _sum(pieces: list[tuple[Block, Tensor]], size: int) -> Tensor:
+    """Add up along axis 1 what the blocks give back to the pixels they share."""
+    first = pieces[0][1]
+    if len(pieces) == 1 and first.shape[1] == size:
+        return first
+    total = first.new_zeros(first.shape[0], size, *first.shape[2:])
+    for block, piece in pieces:
+        total = total.index_add(1, torch.arange(block.low, block.high, device=piece.device), piece)
+    return total
