@@ -3,6 +3,7 @@
 from sesn.baselines.dss import DSSConv as DSSConv
 from sesn.baselines.dss import DSSLift as DSSLift
 from sesn.baselines.harmonic import HarmonicConv as HarmonicConv
+from sesn.baselines.si_convnet import SIConv as SIConv
 from sesn.baselines.sicnn import SiCNNConv as SiCNNConv
 from sesn.baselines.sicnn import SiCNNLift as SiCNNLift
 from sesn.baselines.ss_cnn import SSConv as SSConv

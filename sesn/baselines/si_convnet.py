@@ -1,0 +1,136 @@
+"""Locally scale-invariant CNNs: convolve rescaled copies of the map, scale the responses back, keep the largest.
+
+A. Kanazawa, A. Sharma and D. Jacobs, "Locally scale-invariant convolutional neural networks", arXiv 2014.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.baselines._layer import BaselineLayer, positive
+from sesn.baselines._maximum import largest
+from sesn.baselines._resize import corner_aligned, fitted, resize
+
+
+class Window(NamedTuple):
+    """What one scale needs along one axis: input pixels `start` .. of the rescaled map, responses `first` .. `last`."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+def rescaled_size(size: int, scale: float) -> int:
+    """floor(size scale)."""
+    return math.floor(size * scale)
+
+
+def warp(size: int, scale: float) -> Tensor:
+    """[size, size]: resize by `scale` with corners aligned, then crop or pad with zeros back to `size`."""
+    return fitted(corner_aligned(size, rescaled_size(size, scale)), size)
+
+
+class SIConv(BaselineLayer):
+    """Locally scale-invariant convolution, [b, c, h, w] -> [b, c', h', w'].
+
+    max over s of W_{1/s}( correlation(W_s x, w) + bias ), where W_s resizes a map bilinearly by s, corners aligned, to
+    floor(h s) pixels, and crops it about its centre or pads it with zeros back to its own size. For s > 1 only the
+    middle 1 / s of the map has a response; elsewhere that scale contributes an exact 0 to the maximum. The output
+    side is ceil(h / stride).
+
+    Where s < 1 scaling back crops the responses, so only those that survive are computed.
+
+    Args:
+        in_channels, out_channels: channels of the two maps.
+        kernel_size: side of the kernel, odd.
+        scales: the factors s.
+        stride: spatial stride.
+        bias: one number per output channel, added before scaling back.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        scales: Sequence[float],
+        stride: int = 1,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride)
+        self.kernel_size = _checks.odd("kernel_size", kernel_size)
+        self.scales = positive("scales", scales, "the factors to rescale the map by, such as (0.5, 1, 2)")
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
+        self.weight = nn.Parameter(torch.empty(shape, **options))
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights and biases uniform in +-1 / sqrt(c k^2), as torch's Conv2d starts."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.weight[0].numel())
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Convolve a map [b, c, h, w] at all scales and keep the largest response, [b, c', h', w']."""
+        self._check_image(image, self.weight)
+        for scale in self.scales:
+            self._check_size(min(image.shape[-2:]), scale)
+        return largest([self._scale(image, scale) for scale in self.scales])
+
+    def _scale(self, image: Tensor, scale: float) -> Tensor:
+        if scale == 1:
+            return F.conv2d(image, self.weight, self.bias, self.stride, self.kernel_size // 2)
+        sizes = image.shape[-2:]
+        rows, columns = (self._matrix("to", size, scale) for size in sizes)
+        responses = F.conv2d(resize(image, rows, columns), self.weight, self.bias, self.stride)
+        rows, columns = (self._matrix("back", size, scale) for size in sizes)
+        return resize(responses, rows, columns)
+
+    def _matrix(self, way: str, size: int, scale: float) -> Tensor:
+        make = self._to if way == "to" else self._back
+        return self._constants.get((way, size, scale), self.weight, lambda: make(size, scale))
+
+    def _outputs(self, size: int) -> int:
+        return -(-size // self.stride)
+
+    def _window(self, size: int, scale: float) -> Window:
+        used = warp(self._outputs(size), 1 / scale).abs().sum(dim=0).nonzero()[:, 0].tolist()
+        first, last = used[0], used[-1]
+        pad = self.kernel_size // 2
+        return Window(first * self.stride - pad, last * self.stride + pad + 1, first, last)
+
+    def _to(self, size: int, scale: float) -> Tensor:
+        """The rows of the rescaled map that the wanted responses see, with the zeros that pad it."""
+        window = self._window(size, scale)
+        padded = F.pad(warp(size, scale), (0, 0, max(0, -window.start), max(0, window.stop - size)))
+        return padded[max(0, window.start) :][: window.stop - window.start]
+
+    def _back(self, size: int, scale: float) -> Tensor:
+        window = self._window(size, scale)
+        return warp(self._outputs(size), 1 / scale)[:, window.first : window.last + 1]
+
+    def _check_size(self, size: int, scale: float) -> None:
+        good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
+        rule = f"large enough for a pixel to be left at scale {scale:g} and back"
+        _checks.require(good, "image side", size, rule, "use a larger image or scales nearer to 1")
+
+    def _details(self) -> list[str]:
+        scales = ", ".join(f"{scale:g}" for scale in self.scales)
+        parts = [f"kernel_size={self.kernel_size}", f"scales=({scales})"]
+        return parts + (["bias=False"] if self.bias is None else [])
