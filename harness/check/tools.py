@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from harness.check.arguments import parse_downscales, parse_input
 from harness.check.budget import CAUSES, Budget, budget_table, error_budget
-from harness.check.command import PICTURES, progress_bar, plain_values
+from harness.check.command import PICTURES, plain_values, progress_bar
 from harness.check.profile import LayerRow, layer_profile, profile_table
 from harness.check.target import load_factory
 from harness.check.tune import Tuning, tune
