@@ -1,0 +1,303 @@
+"""Scale equivariance with vector fields: the best scale's response, pointing in that scale's direction.
+
+D. Marcos, B. Kellenberger, S. Lobry and D. Tuia, "Scale equivariance in CNNs with vector fields", ICML workshop 2018.
+
+A vector field is [b, c, 2, h, w], the two components (u, v) on the third axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, positive
+from sesn.baselines._maximum import largest
+from sesn.baselines._resize import centre_aligned, resize
+
+#: The angle between neighbouring scales: eight scales span 120 degrees.
+ANGLE_STEP = math.radians(120 / 7)
+
+
+def sevf_scales(count: int = 8, base: float = 1.26) -> tuple[float, ...]:
+    """base^j for j = -(count // 2), ...: eight scales from 0.397 to 2.000 by default."""
+    _checks.require(math.isfinite(base) and base > 1, "base", base, "greater than 1", "it is the step between scales")
+    return tuple(float(base) ** j for j in _exponents(count))
+
+
+def sevf_angles(count: int = 8, step: float = ANGLE_STEP) -> tuple[float, ...]:
+    """j step, in radians, for the same j as `sevf_scales`: scale 1 has angle 0."""
+    return tuple(j * step for j in _exponents(count))
+
+
+def rescaled_size(size: int, scale: float) -> int:
+    """round(size scale)."""
+    return round(size * scale)
+
+
+class _SEVF(BaselineLayer):
+    """What both layers share: the scales, one scale's responses, and the best of them as vectors."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        scales: Sequence[float],
+        angles: Sequence[float],
+        stride: int,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride)
+        self.kernel_size = _checks.odd("kernel_size", kernel_size)
+        self.scales = positive("scales", scales, "such as sevf_scales()")
+        self.angles = _checked_angles(angles, len(self.scales))
+
+    def reset_parameters(self) -> None:
+        """Weights uniform in +-1 / sqrt(c k^2)."""
+        for weight in self.parameters():
+            nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
+
+    def _new_weight(self, device: torch.device | str | None, dtype: torch.dtype | None) -> nn.Parameter:
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
+        return nn.Parameter(torch.empty(shape, **options))
+
+    def _best(self, x: Tensor, kernels: Sequence[Tensor]) -> Tensor:
+        """x [b, i, h, w] and a kernel [o, i, k, k] per scale to a vector field [b, o, 2, h', w']."""
+        self._check_sides(x)
+        scales = zip(kernels, self.scales, strict=True)
+        return _vectors([self._response(x, kernel, scale) for kernel, scale in scales], self.angles)
+
+    def _response(self, x: Tensor, kernel: Tensor, scale: float) -> Tensor:
+        """Resize, convolve, resize to the size of the output."""
+        sizes = x.shape[-2:]
+        scaled = self._resized(x, [rescaled_size(size, scale) for size in sizes])
+        response = correlate(scaled, kernel, -(self.kernel_size // 2), self.stride)
+        return self._resized(response, [size // self.stride for size in sizes])
+
+    def _resized(self, x: Tensor, sizes: list[int]) -> Tensor:
+        if list(x.shape[-2:]) == sizes:
+            return x
+        return resize(x, *(self._matrix(old, new, x) for old, new in zip(x.shape[-2:], sizes, strict=True)))
+
+    def _matrix(self, size: int, outputs: int, like: Tensor) -> Tensor:
+        return self._constants.get((size, outputs), like, lambda: centre_aligned(size, outputs))
+
+    def _check_sides(self, x: Tensor) -> None:
+        size = min(x.shape[-2:])
+        good = size >= self.stride and rescaled_size(size, self.scales[0]) >= 1
+        rule = f"large enough for a pixel to be left at scale {self.scales[0]:g} and stride {self.stride}"
+        _checks.require(good, "input side", size, rule, "use a larger map or larger scales")
+
+    def _details(self) -> list[str]:
+        return [f"kernel_size={self.kernel_size}", f"scales=({', '.join(f'{scale:.3g}' for scale in self.scales)})"]
+
+
+class SEVFLift(_SEVF):
+    """From a map to a vector field, [b, c, h, w] -> [b, c', 2, h', w'].
+
+    For scale s_j the map is resized to round(h s_j) pixels, correlated with w, and the response resized to the output:
+    r_j. With j the scale of the largest response, the first if several tie,
+
+        (u, v) = ReLU(r_j) (cos a_j, sin a_j).
+
+    Resizing is bilinear with pixel centres aligned and no antialiasing. There is no bias. The output side is
+    h // stride.
+
+    Args:
+        in_channels, out_channels: channels of the map and of the vector field.
+        kernel_size: side of the kernel, odd.
+        scales: the factors s_j, see `sevf_scales`.
+        angles: the angle a_j of each scale in radians, see `sevf_angles`.
+        stride: spatial stride.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        scales: Sequence[float],
+        angles: Sequence[float],
+        stride: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, scales, angles, stride)
+        self.weight = self._new_weight(device, dtype)
+        self.reset_parameters()
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Lift a map [b, c, h, w] to a vector field [b, c', 2, h', w']."""
+        self._check_image(image, self.weight)
+        return self._best(image, [self.weight] * len(self.scales))
+
+
+class SEVFConv(_SEVF):
+    """From a vector field to a vector field, [b, c, 2, h, w] -> [b, c', 2, h', w'].
+
+    As `SEVFLift`, with a kernel of two components that turns with the scale: the response at scale j is that of u to
+    w_u cos a_j + w_v sin a_j plus that of v to -w_u sin a_j + w_v cos a_j.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        scales: Sequence[float],
+        angles: Sequence[float],
+        stride: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, scales, angles, stride)
+        self.weight_u = self._new_weight(device, dtype)
+        self.weight_v = self._new_weight(device, dtype)
+        self.reset_parameters()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Convolve a vector field [b, c, 2, h, w] to a vector field [b, c', 2, h', w']."""
+        _check_vectors(vectors)
+        self._check_channels("vectors", vectors, self.weight_u)
+        return self._best(vectors.flatten(1, 2), [self._kernel(angle) for angle in self.angles])
+
+    def _kernel(self, angle: float) -> Tensor:
+        """[o, i 2, k, k]: the kernel turned by the angle, its components beside those of the flattened field."""
+        cos, sin = math.cos(angle), math.sin(angle)
+        u = self.weight_u * cos + self.weight_v * sin
+        v = self.weight_v * cos - self.weight_u * sin
+        return torch.stack([u, v], dim=2).flatten(1, 2)
+
+
+class VectorMagnitude(nn.Module):
+    """sqrt(u^2 + v^2), [b, c, 2, h, w] -> [b, c, h, w]; at the zero vector, where it has a kink, the gradient is 0."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """The length of each vector."""
+        _check_vectors(vectors)
+        return _magnitude(vectors)
+
+
+class VectorMaxPool(nn.Module):
+    """Max-pooling of a vector field: of each window the longest vector, as it is."""
+
+    def __init__(self, kernel_size: int, stride: int | None = None, padding: int = 0) -> None:
+        super().__init__()
+        self.kernel_size = _checks.whole("kernel_size", kernel_size, 1)
+        self.stride = self.kernel_size if stride is None else _checks.whole("stride", stride, 1)
+        self.padding = _checks.whole("padding", padding, 0)
+        rule = f"at most half of kernel_size (={kernel_size})"
+        _checks.require(2 * self.padding <= self.kernel_size, "padding", padding, rule)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """[b, c, 2, h, w] -> [b, c, 2, h', w']."""
+        _check_vectors(vectors)
+        lengths = vectors.detach().square().sum(dim=2)
+        _, index = F.max_pool2d(lengths, self.kernel_size, self.stride, self.padding, return_indices=True)
+        wanted = index.flatten(2).unsqueeze(2).expand(-1, -1, 2, -1)
+        return vectors.flatten(3).gather(3, wanted).reshape(*vectors.shape[:3], *index.shape[-2:])
+
+    def extra_repr(self) -> str:
+        """The window."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class VectorBatchNorm(nn.Module):
+    """Divide each channel's vectors by sqrt(var(|.|) + eps); directions stay, and no mean is subtracted.
+
+    var is the variance of the magnitude about its mean over batch and space. The running variance, of eval mode, takes
+    half of each batch's, corrected by n / (n - 1).
+
+    Args:
+        channels: channels of the vector field.
+        recipe: "released" also has a parameter `weight`, which is counted and never used.
+        eps: added to the variance.
+        momentum: the share of the newest batch in the running variance.
+    """
+
+    running_var: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        recipe: Recipe = "paper",
+        eps: float = 1e-5,
+        momentum: float = 0.5,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.channels = _checks.whole("channels", channels, 1)
+        self.recipe = _checks.one_of("recipe", recipe, RECIPES)
+        self.eps, self.momentum = eps, momentum
+        self.unused_parameters: tuple[str, ...] = ("weight",) if recipe == "released" else ()
+        ones = torch.ones(self.channels, device=device, dtype=dtype)
+        self.register_parameter("weight", nn.Parameter(ones.clone()) if self.unused_parameters else None)
+        self.register_buffer("running_var", ones)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Normalise a vector field [b, c, 2, h, w]."""
+        _check_vectors(vectors)
+        _checks.extent("vectors", vectors, 1, self.channels, "layer's channels", "give that many channels")
+        variance = self._batch_variance(vectors) if self.training else self.running_var
+        return vectors * (variance + self.eps).rsqrt()[:, None, None, None]
+
+    def _batch_variance(self, vectors: Tensor) -> Tensor:
+        count = vectors[:, 0, 0].numel()
+        shape = tuple(vectors.shape)
+        _checks.require(count > 1, "vectors.shape", shape, "more than one vector per channel", "or call eval() first")
+        variance = _magnitude(vectors).var(dim=(0, 2, 3), correction=0)
+        with torch.no_grad():
+            self.running_var.lerp_(variance.to(self.running_var.dtype) * (count / (count - 1)), self.momentum)
+        return variance
+
+    def extra_repr(self) -> str:
+        """The channels."""
+        return f"{self.channels} -> {self.channels}" + (f", recipe={self.recipe!r}" if self.unused_parameters else "")
+
+
+def _vectors(responses: list[Tensor], angles: Sequence[float]) -> Tensor:
+    """The largest response, rectified, in the direction of its scale; of equal ones the first."""
+    best = largest(responses)
+    with torch.no_grad():
+        cos, sin = (torch.full_like(best, value) for value in (math.cos(angles[-1]), math.sin(angles[-1])))
+        for response, angle in zip(responses[-2::-1], angles[-2::-1], strict=True):
+            hit = response == best
+            cos.masked_fill_(hit, math.cos(angle))
+            sin.masked_fill_(hit, math.sin(angle))
+    length = best.relu()
+    return torch.stack([length * cos, length * sin], dim=2)
+
+
+def _magnitude(vectors: Tensor) -> Tensor:
+    square = vectors.square().sum(dim=2)
+    known = square > 0
+    return torch.where(known, torch.where(known, square, 1.0).sqrt(), 0.0)
+
+
+def _check_vectors(vectors: Any) -> None:
+    if isinstance(vectors, Tensor):
+        good = vectors.dim() == 5 and vectors.shape[2] == 2
+        remedy = "lift a map [b, c, h, w] with SEVFLift first"
+        _checks.require(good, "vectors.shape", tuple(vectors.shape), "[b, c, 2, h, w]", remedy)
+    _checks.real_tensor("vectors", vectors, "b c 2 h w")
+
+
+def _checked_angles(angles: Sequence[float], count: int) -> tuple[float, ...]:
+    found = tuple(float(angle) for angle in angles)
+    remedy = "such as sevf_angles()"
+    _checks.require(len(found) == count, "angles", found, f"{count} numbers, one for each of `scales`", remedy)
+    good = all(abs(angle) <= 2 * math.pi for angle in found)
+    _checks.require(good, "angles", found, "between -2 pi and 2 pi", "give radians, not degrees")
+    return found
+
+
+def _exponents(count: int) -> range:
+    number = _checks.whole("count", count, 1)
+    return range(-(number // 2), number - number // 2)
