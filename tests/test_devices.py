@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from one_device import train_and_evaluate
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import sesn.constants
 from sesn import (
@@ -26,26 +25,6 @@ from sesn import (
     SteerableBasis,
     basis_a,
 )
-
-
-class OneDevice(TorchDispatchMode):
-    """Rejects an operation that reads or makes a tensor anywhere but on one device.
-
-    The meta device alone does not: convolutions and matrix products accept a stray CPU tensor beside a meta one.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self.device = device
-        self.operations = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, Tensor)]
-        strays = [tuple(t.shape) for t in tensors if t.device.type != self.device.type]
-        assert not strays, f"{func} on {self.device} met tensors of shape {strays} elsewhere"
-        self.operations += 1
-        return result
 
 
 @pytest.fixture(params=["meta", "present"])
@@ -82,19 +61,6 @@ OTHERS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "bandlimited": (lambda **o: BandlimitedReLU(), FIELD),
     "bandlimited, periodic": (lambda **o: BandlimitedReLU("circular"), FIELD),
 }
-
-
-def train_and_evaluate(layer: nn.Module, shape: tuple[int, ...], home: torch.device) -> OneDevice:
-    """Forward and backward, twice (what was kept counts too), then in eval mode without gradient."""
-    with OneDevice(home) as mode:
-        for _ in range(2):
-            x = torch.ones(shape, device=home, requires_grad=True)
-            layer.train()(x).square().sum().backward()
-        assert x.grad is not None
-        with torch.no_grad():
-            layer.eval()(x)
-            layer(x)
-    return mode
 
 
 @pytest.mark.parametrize("algorithm", ["dense", "separable", "auto"])
