@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import cast
 
 from sesn import _checks
+from sesn.baselines._layer import RECIPES, Recipe
 
-Recipe = Literal["paper", "released"]
-RECIPES: tuple[Recipe, ...] = ("paper", "released")
+__all__ = ["RECIPES", "RESOLUTIONS", "Recipe", "Regime", "known_recipe"]
+
 #: Sides of the map that the first layer of the MNIST-scale network sees.
 RESOLUTIONS = (28, 56)
 
 
-def known_recipe(recipe: str) -> str:
+def known_recipe(recipe: str) -> Recipe:
     """Return the recipe, or say which ones there are."""
-    return _checks.one_of("recipe", recipe, RECIPES)
+    return cast(Recipe, _checks.one_of("recipe", recipe, RECIPES))
 
 
 @dataclass(frozen=True)
