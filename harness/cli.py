@@ -226,6 +226,17 @@ def tune(
         tuned(request, Output(json, picture), console, progress)
 
 
+@app.command()
+def methods(
+    recipe: Annotated[str, typer.Option(help="paper, or released: as the authors' code builds them.")] = "paper",
+) -> None:
+    """List the methods that the experiments compare: keys, sources, sizes of their networks, and what they lack."""
+    with _consoles(quiet=False) as (console, _):
+        from harness.report.methods import methods_table
+
+        console.print(methods_table(recipe))
+
+
 def main() -> None:
     """Run the command line (the console script's entry point)."""
     app()

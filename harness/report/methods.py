@@ -1,0 +1,52 @@
+"""The methods as a table: what they are called, how large their networks are, and what they lack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from harness.methods import METHODS, NETWORKS, Method
+from sesn.models import Recipe
+from sesn.models.recipes import known_recipe
+
+
+def methods_table(recipe: str = "paper") -> Table:
+    """One row per method, with the parameters of its networks under a recipe."""
+    table = Table(title=f"Methods ({recipe} recipe)", box=None, padding=(0, 1), title_justify="left")
+    chosen = known_recipe(recipe)
+    notes: list[str] = []
+    for name in ("key", "method", "approach"):
+        table.add_column(name, no_wrap=True)
+    for network in NETWORKS:
+        table.add_column(f"{network} parameters", justify="right")
+    table.add_column("source")
+    for row in METHODS.values():
+        cells = [_count(row, network, chosen, notes) for network in NETWORKS]
+        table.add_row(row.key, f"[{row.colour}]●[/] {row.label}", row.source.approach, *cells, row.source.citation)
+    table.caption = "\n".join(_numbered(notes))
+    table.caption_justify = "left"
+    return table
+
+
+def _count(row: Method, network: str, recipe: Recipe, notes: list[str]) -> str:
+    """The number of parameters, or a dash; with a footnote where something is to be said."""
+    if reason := row.lacks(network, recipe):
+        return "— " + _footnote(reason, notes)
+    count = row.count(network, recipe)
+    parts = [f"{count.total:,}"]
+    if count.used != count.total:
+        parts.append(_footnote(f"{row.label} on {network}: {count.used:,} of them are used", notes))
+    if unpublished := row.absences.get(f"{network}/error"):
+        parts.append(_footnote(f"no published error: {unpublished}", notes))
+    return " ".join(parts)
+
+
+def _footnote(text: str, notes: list[str]) -> str:
+    if text not in notes:
+        notes.append(text)
+    return f"({notes.index(text) + 1})"
+
+
+def _numbered(notes: Sequence[str]) -> list[str]:
+    return [f"({number}) {text}" for number, text in enumerate(notes, 1)]

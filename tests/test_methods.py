@@ -1,0 +1,355 @@
+"""One contract over METHODS: whatever is in the registry builds, learns, is saved and complains in the same way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+from one_device import train_and_evaluate
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.methods import METHODS, NETWORKS, Method, Source, method, methods_on
+from sesn.models import RECIPES, unused_parameters
+
+#: Small networks of the same make. The full ones are built on the meta device, where nothing is computed.
+THIN: dict[str, dict[str, Any]] = {
+    "mnist-28": {"network": "mnist", "resolution": 28, "channels": (3, 4, 5)},
+    "mnist-56": {"network": "mnist", "resolution": 56, "channels": (3, 4, 5)},
+    "stl10": {"network": "stl10", "depth": 10, "width": 1, "resolution": 16},
+}
+
+
+def networks(sizes: Iterable[str] = THIN, recipes: Iterable[str] = ("paper",)) -> Any:
+    """Run a test on the network of every method that has it."""
+    found = [
+        pytest.param(row.key, size, recipe, id=f"{row.key}-{size}-{recipe}")
+        for size in sizes
+        for recipe in recipes
+        for row in methods_on(THIN[size]["network"], recipe)
+    ]
+    return pytest.mark.parametrize(("key", "size", "recipe"), found)
+
+
+every_network = networks(recipes=RECIPES)
+every_method = networks()
+
+
+def thin(key: str, size: str, recipe: Any, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return method(key).build(recipe=recipe, **THIN[size])
+
+
+def images(size: str, batch: int = 4) -> Tensor:
+    """Smooth blobs of several sizes with some noise: something to learn from."""
+    channels, side = (1, 28) if size.startswith("mnist") else (3, 16)
+    generator = torch.Generator().manual_seed(3)
+    axis = torch.arange(side) - side / 2
+    width = torch.linspace(2, side / 3, batch)[:, None, None, None]
+    blob = torch.exp(-(axis[:, None] ** 2 + axis**2) / (2 * width**2))
+    return blob + 0.1 * torch.randn(batch, channels, side, side, generator=generator)
+
+
+def loss_of(network: nn.Module, size: str) -> Tensor:
+    """The loss on the fixed batch, with the same dropout every time."""
+    torch.manual_seed(1)
+    return cross_entropy(network(images(size)), torch.arange(4))
+
+
+# Built and run
+
+
+@every_network
+def test_scores_of_ten_classes(key: str, size: str, recipe: str) -> None:
+    scores = thin(key, size, recipe)(images(size))
+    assert scores.shape == (4, 10)
+    assert scores.dtype == torch.float32
+    assert scores.isfinite().all()
+
+
+@pytest.mark.parametrize("row", methods_on("stl10"), ids=lambda row: row.key)
+def test_the_full_wide_network_fits_together(row: Method) -> None:
+    """The small one has a single block per group."""
+    with torch.device("meta"):
+        assert row.build("stl10")(torch.ones(2, 3, 96, 96)).shape == (2, 10)
+
+
+@every_network
+def test_gradients_reach_what_is_used_and_nothing_else(key: str, size: str, recipe: str) -> None:
+    network = thin(key, size, recipe)
+    loss_of(network, size).backward()
+    gradients = {name: parameter.grad for name, parameter in network.named_parameters()}
+    assert {name for name, grad in gradients.items() if grad is None} == unused_parameters(network)
+    reached = {name: grad for name, grad in gradients.items() if grad is not None}
+    assert all(grad.isfinite().all() for grad in reached.values())
+    assert [name for name, grad in reached.items() if grad.dim() > 1 and not grad.any()] == []
+
+
+@every_method
+def test_a_black_image_has_finite_gradients(key: str, size: str, recipe: str) -> None:
+    network = thin(key, size, recipe)
+    network(torch.zeros_like(images(size))).square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in network.parameters() if p.grad is not None)
+
+
+@every_method
+def test_a_training_step_lowers_the_loss(key: str, size: str, recipe: str) -> None:
+    network = thin(key, size, recipe)
+    before = loss_of(network, size)
+    before.backward()
+    used = [p for p in network.parameters() if p.grad is not None]
+    slope = sum(float(p.grad.square().sum()) for p in used)  # type: ignore[union-attr]
+    # A step that would take 2 % off the loss if it fell in a straight line.
+    torch.optim.SGD(used, lr=0.02 * before.item() / slope).step()
+    assert loss_of(network, size).item() < before.item()
+
+
+# Reproducible
+
+
+@every_method
+def test_a_seed_decides_the_weights_and_the_scores(key: str, size: str, recipe: str) -> None:
+    first, second = thin(key, size, recipe), thin(key, size, recipe)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert torch.equal(loss_of(first, size), loss_of(second, size))
+    other = thin(key, size, recipe, seed=1)
+    assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+@every_method
+def test_state_dict_round_trip(key: str, size: str, recipe: str) -> None:
+    saved, loaded = thin(key, size, recipe), thin(key, size, recipe, seed=1)
+    saved(images(size))  # the running statistics move
+    loaded.load_state_dict(saved.state_dict())
+    x = images(size)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded.eval()(x), saved.eval()(x), rtol=0, atol=0)
+
+
+@every_method
+def test_evaluation_is_deterministic_and_sees_images_one_by_one(key: str, size: str, recipe: str) -> None:
+    network, x = thin(key, size, recipe), images(size)
+    assert not torch.equal(network(x), network(x))  # dropout
+    network.eval()
+    with torch.no_grad():
+        together = network(x)
+        assert torch.equal(network(x), together)
+        torch.testing.assert_close(network(x[:1]), together[:1], rtol=1e-4, atol=1e-5)
+
+
+@networks(["mnist-28", "stl10"])
+def test_everything_stays_on_the_device(key: str, size: str, recipe: Any) -> None:
+    meta = torch.device("meta")
+    network = thin(key, size, recipe)
+    network.eval()(images(size))  # what a layer keeps is kept for the CPU
+    network.to(meta).train()(images(size).to(meta))  # constants are made on the CPU, once
+    assert train_and_evaluate(network, tuple(images(size).shape), meta).operations > 10
+
+
+# Parameters
+
+#: What the released code counts.
+RELEASED = {
+    "mnist": {
+        "cnn": 494_549,
+        "sicnn-vector": 496_639,
+        "si-convnet": 494_549,
+        "sevf-scalar": 494_425,
+        "sevf-vector": 475_475,
+        "dss-scalar": 494_359,
+        "dss-vector": 494_359,
+        "ss-cnn": 493_688,
+        "sesn-scalar": 494_549,
+        "sesn-vector": 494_549,
+    },
+    "stl10": {
+        "wrn": 10_961_370,
+        "sicnn-vector": 10_975_770,
+        "si-convnet": 10_961_370,
+        "dss-vector": 10_939_482,
+        "ss-cnn": 10_846_835,
+        "sesn-a": 10_961_370,
+        "sesn-b": 10_961_370,
+        "sesn-c": 10_979_802,
+    },
+}
+#: What the paper prints, in thousands.
+PAPER = {
+    "mnist": {
+        "cnn": 495,
+        "sicnn-vector": 497,
+        "si-convnet": 495,
+        "sevf-scalar": 494,
+        "sevf-vector": 475,
+        "dss-scalar": 494,
+        "dss-vector": 494,
+        "sesn-scalar": 495,
+        "sesn-vector": 495,
+    },
+    "stl10": {
+        "wrn": 11_000,
+        "sicnn-vector": 11_000,
+        "si-convnet": 11_000,
+        "sevf-vector": 10_900,  # in a row of its table that is commented out
+        "dss-vector": 11_000,
+        "sesn-a": 11_000,
+        "sesn-b": 11_000,
+        "sesn-c": 11_000,
+        "harm-wrn": 11_000,
+    },
+}
+#: SS-CNN's published counts hold numbers that are never used.
+USED_BY_SS_CNN = {"mnist": 486_278, "stl10": 10_280_522}
+
+
+@pytest.mark.parametrize(
+    ("network", "key", "count"), [(n, key, count) for n, counts in RELEASED.items() for key, count in counts.items()]
+)
+def test_released_parameter_counts(network: str, key: str, count: int) -> None:
+    options: list[dict[str, Any]] = [{}] if network == "stl10" else [{"resolution": 28}, {"resolution": 56}]
+    assert [METHODS[key].count(network, "released", **o).total for o in options] == [count] * len(options)
+
+
+@pytest.mark.parametrize(
+    ("network", "key", "thousands"), [(n, key, count) for n, counts in PAPER.items() for key, count in counts.items()]
+)
+def test_the_papers_parameter_counts(network: str, key: str, thousands: int) -> None:
+    assert METHODS[key].count(network).total == pytest.approx(1000 * thousands, rel=0.01)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_both_counts_of_ss_cnn(network: str) -> None:
+    used = USED_BY_SS_CNN[network]
+    assert METHODS["ss-cnn"].count(network) == (used, used)
+    assert METHODS["ss-cnn"].count(network, "released") == (RELEASED[network]["ss-cnn"], used)
+
+
+def test_every_count_is_tested() -> None:
+    for network in NETWORKS:
+        assert {row.key for row in methods_on(network, "released")} == set(RELEASED[network])
+        unprinted = {"ss-cnn", "sicnn-scalar"} if network == "mnist" else {"ss-cnn"}
+        assert {row.key for row in methods_on(network)} == set(PAPER[network]) | unprinted
+    assert METHODS["sicnn-scalar"].count("mnist").total == 494_359
+
+
+# Bad input
+
+
+def complains(*words: str) -> Any:
+    return pytest.raises(ValueError, match="(?s)" + ".*".join(map(re.escape, words)))
+
+
+@every_method
+def test_wrong_images_are_refused_by_name(key: str, size: str, recipe: str) -> None:
+    network, good = thin(key, size, recipe), images(size)
+    side = good.shape[-1]
+    for axis in (2, 3):
+        shape = [side if a == axis else n for a, n in enumerate(good.shape)]
+        shape[axis] = side + 4
+        with complains(f"`image.shape[{axis}]` (={side + 4})", str(side)):
+            network(torch.zeros(shape))
+    with complains("`image.shape[1]` (=2)"):
+        network(torch.zeros(1, 2, side, side))
+    with complains("`image.shape`", "4-dimensional"):
+        network(good[0])
+
+
+@pytest.mark.parametrize(("key", "nearest"), [("sesn_vector", "sesn-vector"), ("SICNN Vectr", "sicnn-vector")])
+def test_an_unknown_key_is_answered_with_the_keys_and_the_nearest(key: str, nearest: str) -> None:
+    with complains(f"`method` (={key!r})", *METHODS, f"did you mean {nearest!r}?"):
+        method(key)
+
+
+def test_a_key_like_no_other_gets_the_list_only() -> None:
+    with complains("`method` (='zzz')", *METHODS) as caught:
+        method("zzz")
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row", METHODS.values(), ids=METHODS)
+def test_a_missing_network_is_refused_with_the_reason(row: Method) -> None:
+    for what, reason in row.absences.items():
+        network, _, part = what.partition("/")
+        if part == "error":
+            assert row.build(**THIN["mnist-28" if network == "mnist" else "stl10"]) is not None
+            continue
+        with complains(repr(row.key), f"network for {network}: {reason}"):
+            row.build(network, "released" if part else "paper")
+
+
+def test_unknown_networks_and_recipes() -> None:
+    with complains("`recipe` (='papre')", "'paper', 'released'"):
+        method("cnn").build("mnist", "papre")  # type: ignore[arg-type]
+    with complains("`network` (='cifar')", "'mnist', 'stl10'"):
+        method("cnn").build("cifar")
+
+
+def test_a_row_gives_parts_or_a_reason() -> None:
+    with complains("'x'", "either parts or a reason", "mnist"):
+        Method("x", "X", Source("Nobody 2020"), "#000000")
+    with complains("'x'", "`absences`", "['cifar']"):
+        Method("x", "X", Source("Nobody 2020"), "#000000", absences={"mnist": "a", "stl10": "b", "cifar": "c"})
+
+
+# The registry
+
+
+def test_keys_labels_and_colours_tell_methods_apart() -> None:
+    assert list(METHODS) == [row.key for row in METHODS.values()]
+    for network in NETWORKS:
+        rows = methods_on(network)
+        assert len({row.label_on(network) for row in rows}) == len(rows)
+        assert len({row.colour for row in rows}) == len(rows)
+    assert METHODS["sicnn-vector"].label_on("stl10") == "SiCNN"
+
+
+#: Linear RGB as seen with full, and without red, green or blue cones (Machado, Oliveira & Fernandes 2009).
+VISIONS = torch.tensor(
+    [
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    ]
+)
+#: Linear RGB to XYZ, relative to white.
+XYZ = torch.tensor([[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8728]])
+
+
+def lab(colour: str) -> Tensor:
+    """CIE L*a*b* of a colour in every kind of vision, [4, 3]."""
+    rgb = torch.tensor([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = (VISIONS @ linear).clamp(0, 1) @ XYZ.T
+    x, y, z = torch.where(xyz > 0.008856, xyz.clamp(min=1e-9) ** (1 / 3), 7.787 * xyz + 16 / 116).unbind(1)
+    return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], dim=1)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_colours_stay_apart_in_every_kind_of_vision(network: str) -> None:
+    rows = methods_on(network)
+    for i, a in enumerate(rows):
+        for b in rows[:i]:
+            distance = float((lab(a.colour) - lab(b.colour)).norm(dim=1).min())
+            assert distance > 20, f"{a.key} {a.colour} and {b.key} {b.colour}: {distance:.1f}"
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_command_prints_every_method(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    result = CliRunner().invoke(app, ["methods", "--recipe", recipe])
+    assert result.exit_code == 0
+    for key in METHODS:
+        assert re.search(rf"^ *{key} ", result.output, re.MULTILINE)
+    assert "10,961,370" in result.output
+
+
+def test_the_command_refuses_an_unknown_recipe() -> None:
+    result = CliRunner().invoke(app, ["methods", "--recipe", "papre"])
+    assert result.exit_code == 2
+    assert "'papre'" in result.output
