@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 from torch import Tensor
@@ -28,6 +30,11 @@ def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
     number = int(value.__index__())
     require(number >= least, name, value, f"at least {least}", remedy)
     return number
+
+
+def positive(value: Any) -> bool:
+    """Whether a value is a positive, finite real number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
 
 
 def odd(name: str, value: Any) -> int:
@@ -65,6 +72,12 @@ def floating(name: str, value: Tensor) -> None:
         raise TypeError(
             complaint(f"{name}.dtype", value.dtype, "a floating-point type", f"call {name}.to(torch.float32) first")
         )
+
+
+def float_dtype(dtype: Any) -> None:
+    """Reject a dtype that weights cannot have."""
+    if dtype is not None and not dtype.is_floating_point:
+        raise TypeError(complaint("dtype", dtype, "a floating-point type", "for example torch.float32"))
 
 
 def _rank_remedy(letters: list[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sesn._checks import require
+from sesn._checks import floating, require
 from sesn.resample import Ends, Resampler, resampling_matrix
 from sesn.scales import ScaleGrid
 
@@ -50,6 +50,8 @@ def rescale(
 
     The result has the input's dtype and device. Factor 1 returns the image itself.
     """
+    floating("image", image)
+    require(image.dim() >= 2, "image.shape", tuple(image.shape), "[..., h, w]")
     if factor == 1 and offset == 0:
         return image
     place = image.device if image.device.type != "mps" else torch.device("cpu")  # MPS has no float64

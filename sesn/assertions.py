@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from sesn._checks import require
 from sesn.diagnosis import diagnose
-from sesn.equivariance import EquivarianceError, equivariance_error
+from sesn.equivariance import EquivarianceError, equivariance_error, middle
+from sesn.probe import SPATIAL
 
 #: What a module that is equivariant by construction reaches on a pixel grid, by what its output is. Pooling over space
 #: adds what enters and leaves at the border.
@@ -31,23 +32,26 @@ def assert_equivariant(
     require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
     error = equivariance_error(module, images, factor, **options)
     limit = _tolerance(module, error.kind) if tolerance is None else tolerance
-    median = float(error.valid.median())
-    if not median <= limit:  # NaN, when no channel is left to compare, is a failure too
+    median = middle(error.valid)
+    constant = error.kind in SPATIAL and math.isnan(middle(error.centred))
+    if constant or not median <= limit:  # NaN, when no channel or no signal is left to compare, is a failure too
         raise AssertionError(explain(module, images, error, limit, **options))
     return error
 
 
 def explain(module: nn.Module, images: Tensor, error: EquivarianceError, tolerance: float, **options: Any) -> str:
     """By how much a module misses a tolerance, where, and the likeliest causes with their remedies."""
-    median, floor = float(error.valid.median()), float(error.floor.median())
+    median, floor = middle(error.valid), middle(error.floor)
     verdict = f"median Delta {median:.3g} over {error.valid.numel()} image(s) exceeds the tolerance {tolerance:.3g}"
     if math.isnan(median):
-        verdict = "no scale channel is left to compare"
+        verdict = "no scale channel or no signal is left to compare"
+    elif median <= tolerance:
+        verdict = f"median Delta {median:.3g}, but the output is constant over space: it shows nothing"
     elif tolerance > 0:
         verdict += f" by {median / tolerance:.3g}x"
     context = f"  the probe's own floor is {floor:.2g}"
     if error.ceiling is not None and not math.isnan(median):
-        context += f", unrelated images give {float(error.ceiling.median()):.2g}"
+        context += f", unrelated images give {middle(error.ceiling):.2g}"
     downscale = 1 / error.factor
     heading = f"not scale-equivariant at factor {error.factor:.4g} (downscale {downscale:.4g}): {verdict}"
     lines = [heading, context, *_where(error)]
@@ -61,14 +65,14 @@ def _where(error: EquivarianceError) -> list[str]:
     """The worst scale channel, and border against interior."""
     lines = []
     if len(error.pairs) > 1:
-        medians = error.by_scale.median(dim=1).values
+        medians = error.by_scale.nanquantile(0.5, dim=1)
         k, j = error.pairs[int(medians.argmax())]
         lines.append(
             f"  worst at scale channel {k} (partner {j} of the original): {float(medians.max()):.3g}; "
             f"best {float(medians.min()):.3g}; {error.lost} channel(s) lost to truncation"
         )
     if error.crop:
-        inside, border = float(error.all.median()), float(error.border.median())
+        inside, border = middle(error.all), middle(error.border)
         place = "the border" if border > inside else "the interior"
         lines.append(f"  larger in {place}: interior {inside:.3g}, frame of {error.crop} pixels {border:.3g}")
     return lines

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sesn._checks import complaint, odd, one_of, require, whole
+from sesn._checks import complaint, odd, one_of, positive, require, whole
 from sesn.scales import ScaleGrid
 
 Window = Literal["paper", "wide"]
@@ -225,7 +225,7 @@ def basis_b(
     size = whole("effective_size", effective_size, 1)
     order = whole("max_order", max_order, 0)
     require(
-        math.isfinite(mult) and mult > 1,
+        positive(mult) and mult > 1,
         "mult",
         mult,
         "greater than 1",

@@ -44,6 +44,12 @@ class ConstantTable:
             values = samples(scale).to(device=like.device, dtype=like.dtype)
             layer.register_buffer(_buffer(scale), values, persistent=False)
 
+    def follow(self, layer: nn.Module, weight: Tensor) -> None:
+        """Make the samples anew if the weight has come to another device or dtype without the layer being told."""
+        samples = layer.get_buffer(_buffer(0))
+        if not recording() and (samples.device != weight.device or samples.dtype != weight.dtype):
+            self.register(layer, weight)
+
     def taps(self, layer: nn.Module, scale: int, rows: Axis, columns: Axis) -> Tensor:
         """The functions of one scale [n, y, x], cropped to the taps that can see data."""
         samples = layer.get_buffer(_buffer(scale))

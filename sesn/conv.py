@@ -61,6 +61,7 @@ class _SteerableConv(nn.Module):
                 f"`algorithm` (='separable') needs products of one-dimensional functions, which {basis!r} is not; "
                 "use 'dense' or 'auto'"
             )
+        _checks.float_dtype(dtype)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *weight_tail, **options))
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
@@ -93,6 +94,7 @@ class _SteerableConv(nn.Module):
 
     def _convolve(self, field: Tensor, weight: Tensor, windows: list[tuple[int, int]]) -> Tensor:
         """field [b, i, s, h, w], weight [o, i, k, n] to [b, o, s', h', w']: output scale k sees scales windows[k]."""
+        self._table.follow(self, self.weight)
         rows, columns = (self._axis(size) for size in field.shape[-2:])
         ways = [self._algorithm_at(k, field, stop - start, rows, columns) for k, (start, stop) in enumerate(windows)]
         tasks = [

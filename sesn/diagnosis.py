@@ -6,7 +6,6 @@ likeliest first: a cause that the numbers show comes before one that only the st
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from sesn.action import rescale
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.conv import ScaleConv, ScaleLift
-from sesn.equivariance import EquivarianceError, compare, resampler_ends
+from sesn.equivariance import EquivarianceError, compare, middle, resampler_ends
 from sesn.pool import ScaleProjection
 from sesn.probe import SPATIAL, call, output_grid
 from sesn.receptive import receptive_field
@@ -80,7 +79,7 @@ def diagnose(
 
     Empty when Delta is at the probe's floor. `grid`, `resampler` and `ends` as they were given to `equivariance_error`.
     """
-    if error.at_floor:
+    if error.at_floor and not (error.kind in SPATIAL and bool(error.centred.isnan().all())):
         return []
     case = Case(module, min(images.shape[-2:]), error, None, None, None)
     if error.kind == "field":
@@ -95,8 +94,18 @@ def diagnose(
     return [finding for suspect in SUSPECTS for finding in suspect(case)]
 
 
+def _no_signal(case: Case) -> Iterator[Finding]:
+    flat = case.error.kind in SPATIAL and bool(case.error.centred.isnan().all())
+    if case.error.pairs and (flat or bool((case.error.energy == 0).all())):
+        yield Finding(
+            "no signal",
+            "the output is zero, or constant over space, for every image",
+            "Check the weights, the images and dead nonlinearities before asking about equivariance",
+        )
+
+
 def _too_few_scales(case: Case) -> Iterator[Finding]:
-    if bool(case.error.valid.isnan().all()):
+    if bool(case.error.valid.isnan().all()) and bool(case.error.energy.isnan().all()):
         yield Finding(
             "too few scales",
             f"at factor {case.error.factor:.3g} no scale channel has an unspoilt partner ({case.error.lost} lost)",
@@ -240,6 +249,7 @@ def _aliasing(case: Case) -> Iterator[Finding]:
 
 #: In the order in which their findings are listed.
 SUSPECTS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    _no_signal,
     _too_few_scales,
     _representation,
     _off_grid,
@@ -256,4 +266,4 @@ SUSPECTS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 
 def _median(values: Tensor) -> float:
     known = values[~torch.isnan(values)]
-    return float(known.median()) if known.numel() else math.nan
+    return middle(known)

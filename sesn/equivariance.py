@@ -36,6 +36,8 @@ from sesn.resample import ENDS, RESAMPLERS, Ends, Resampler
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
 Action = Callable[[Tensor, float], Tensor]
+#: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
+ROUNDING_ENERGY = 1e-24
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class EquivarianceError:
     @property
     def at_floor(self) -> bool:
         """Whether the median Delta is within three times the probe's own floor: it cannot be told from zero then."""
-        return bool(self.valid.median() <= 3 * self.floor.median())
+        return middle(self.valid) <= 3 * middle(self.floor)
 
     @property
     def on_grid(self) -> bool:
@@ -115,20 +117,26 @@ def equivariance_error(
     check_images(images, factor)
     check_eval(module)
     one_of("kind", kind, KINDS)
+    if action is not None and (grid is not None or spoiled is not None):
+        raise ValueError(
+            "`action` says how the whole output moves, scales included: give it without `grid` and `spoiled`"
+        )
     past = resampler_ends(resampler, ends)
     with torch.no_grad():
         exact = images.to(torch.float64)
         small = rescale(exact, factor, resampler, past)
-        original, direct = call(module, exact), call(module, small)
-        seen = receptive_field(module)
+        called: list[nn.Module] = []
+        original, direct = call(module, exact, called), call(module, small)
+        seen = receptive_field(called)
         if action is not None:
-            moved, read, grid, cut = _acted(action, original, factor), "action", None, 0
+            moved, read = _acted(action, original, factor), "action"
+            cut = output_crop(crop, seen, factor, direct) if crop != "auto" and direct.dim() >= 4 else 0
         else:
             read = output_kind(kind, original)
             grid = output_grid(module, grid, original, read)
             cut = output_crop(crop, seen, factor, direct) if read in SPATIAL else 0
             moved = rescale(original, factor, resampler, past) if read in SPATIAL else original
-        margin = spoiled_channels(module, spoiled) if grid is not None else 0
+        margin = spoiled_channels(called, spoiled) if grid is not None else 0
         floor = reference_error(exact, factor, resampler, past, min(cut * seen.stride, quarter_side(small)))
         return compare(moved, direct, factor, read, grid, margin, cut, floor)
 
@@ -163,7 +171,7 @@ def compare(
     return EquivarianceError(
         valid=_ratio([sums[i] for i in valid], nothing),
         all=_ratio(sums, nothing),
-        centred=_ratio([_sums(_centred(a), _centred(b)) for a, b in chosen], nothing) if spatial else nothing,
+        centred=_centred_ratio(chosen, nothing) if spatial else nothing,
         floor=floor,
         ceiling=_ratio([_sums(a, b.roll(-1, 0)) for a, b in chosen], nothing) if moved.shape[0] > 1 else None,
         energy=torch.stack([a.square().flatten(1).mean(1).cpu() for a, _ in chosen]).mean(0) if chosen else nothing,
@@ -194,6 +202,16 @@ def _cut(output: Tensor, crop: int) -> Tensor:
     return output[..., crop:-crop, crop:-crop] if crop else output
 
 
+def _centred_ratio(chosen: Sequence[tuple[Tensor, Tensor]], nothing: Tensor) -> Tensor:
+    """Delta without the channels' means; NaN where nothing but rounding is left of the signal then."""
+    ratio = _ratio([_sums(_centred(a), _centred(b)) for a, b in chosen], nothing)
+    if not chosen:
+        return ratio
+    whole_energy = torch.stack([_sums(a, a)[1] for a, _ in chosen]).sum(0)
+    left = torch.stack([_sums(_centred(a), a)[1] for a, _ in chosen]).sum(0)
+    return torch.where(left <= ROUNDING_ENERGY * whole_energy, nothing, ratio)
+
+
 def _centred(output: Tensor) -> Tensor:
     return output - output.mean(dim=(-2, -1), keepdim=True)
 
@@ -204,11 +222,16 @@ def _sums(moved: Tensor, direct: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ratio(sums: Sequence[tuple[Tensor, Tensor]], nothing: Tensor) -> Tensor:
-    """Ratio of sums, not mean of ratios: a dead channel must not count as an infinite error. 0/0 is 0."""
+    """Ratio of sums, not mean of ratios: a dead channel must not count as an error. NaN where there is no signal."""
     if not sums:
         return nothing
     difference, reference = (torch.stack(column).sum(0) for column in zip(*sums, strict=True))
-    return torch.where((difference == 0) & (reference == 0), torch.zeros_like(difference), difference / reference)
+    return difference / reference
+
+
+def middle(values: Tensor) -> float:
+    """The median, the mean of the two middle values of an even number; NaN if any value is."""
+    return float(values.quantile(0.5)) if values.numel() else math.nan
 
 
 def resampler_ends(resampler: Resampler, ends: Ends | Literal["auto"]) -> Ends:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from sesn._checks import complaint, require, whole
+from sesn._checks import complaint, positive, require, whole
 from sesn.conv import ScaleConv
-from sesn.receptive import Receptive
+from sesn.receptive import Receptive, submodules
 from sesn.resample import resampled_size
 from sesn.scales import ScaleGrid
 
@@ -23,16 +24,40 @@ SPATIAL = ("field", "map")
 FEWEST_PIXELS = 3
 
 
-def call(module: nn.Module, images: Tensor) -> Tensor:
-    """The module on images in its own dtype and device; its output in float64."""
+def call(module: nn.Module, images: Tensor, called: list[nn.Module] | None = None) -> Tensor:
+    """The module on a copy of the images in its own dtype and device; its output in float64.
+
+    `called` collects the submodules in the order in which they run, as often as they run.
+    """
     like = next((p for p in (*module.parameters(), *module.buffers()) if p.is_floating_point()), images)
+    hooks = (
+        [m.register_forward_pre_hook(lambda m, _: called.append(m)) for m in module.modules()]
+        if called is not None
+        else []
+    )
     try:
-        output = module(images.to(device=like.device, dtype=like.dtype))
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise ValueError(f"the module rejected images of shape {tuple(images.shape)}: {error}") from error
+        output = module(images.to(device=like.device, dtype=like.dtype, copy=True))  # it may work in place
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the module rejected images of shape {tuple(images.shape)}: {what}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return _checked(output, images)
+
+
+def _checked(output: Any, images: Tensor) -> Tensor:
     if not isinstance(output, Tensor):
         raise TypeError(
             f"the module must return one tensor, got {type(output).__name__}; wrap it to return the tensor to measure"
+        )
+    if output.is_complex():
+        raise TypeError(
+            f"the module returned {output.dtype}; return a real tensor, for example torch.view_as_real(output)"
+        )
+    if output.dim() == 0 or output.shape[0] != images.shape[0]:
+        raise ValueError(
+            f"the module returned {tuple(output.shape)} for {images.shape[0]} images; the first axis must be the batch"
         )
     if not bool(torch.isfinite(output).all()):
         raise ValueError(
@@ -60,6 +85,8 @@ def output_grid(module: nn.Module, grid: ScaleGrid | None, output: Tensor, kind:
     """The scales of an output with a scale axis: given, the module's, or its last submodule's."""
     if kind not in ("field", "scale"):
         return None
+    if grid is not None and not isinstance(grid, ScaleGrid):
+        raise TypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid([1.0, 2.0])"))
     found = grid if grid is not None else _module_grid(module)
     if found is None:
         raise ValueError(
@@ -77,11 +104,12 @@ def _module_grid(module: nn.Module) -> ScaleGrid | None:
     return grids[-1] if grids else None
 
 
-def spoiled_channels(module: nn.Module, spoiled: int | None) -> int:
-    """Scale channels at the large end that interscale layers fill with zeros."""
+def spoiled_channels(layers: nn.Module | Iterable[nn.Module], spoiled: int | None) -> int:
+    """Scale channels at the large end that interscale layers, called one after the other, fill with zeros."""
     if spoiled is not None:
         return whole("spoiled", spoiled, 0)
-    return sum(layer.interscale - 1 for layer in module.modules() if isinstance(layer, ScaleConv))
+    run = submodules(layers) if isinstance(layers, nn.Module) else layers
+    return sum(layer.interscale - 1 for layer in run if isinstance(layer, ScaleConv))
 
 
 def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor) -> int:
@@ -106,8 +134,7 @@ def check_images(images: Any, factor: float) -> None:
         raise ValueError(complaint("images", shape, "a floating-point tensor [b, c, h, w]"))
     require(images.shape[0] > 0, "images.shape[0]", 0, "at least 1")
     require(bool(torch.isfinite(images).all()), "images", "with NaN or infinity", "finite")
-    number = isinstance(factor, int | float) and math.isfinite(factor) and factor > 0
-    require(number, "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
+    require(positive(factor), "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
     left = min(resampled_size(side, factor) for side in images.shape[-2:])
     require(
         left >= FEWEST_PIXELS,
@@ -119,7 +146,9 @@ def check_images(images: Any, factor: float) -> None:
 
 
 def check_eval(module: nn.Module) -> None:
-    """Refuse batch norm and dropout in train mode."""
+    """Refuse what is no module, and batch norm and dropout in train mode."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(complaint("module", module, "a torch.nn.Module", "wrap a function in one"))
     for name, layer in module.named_modules():
         stochastic = isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd)
         if stochastic and layer.training:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +24,20 @@ class Receptive:
         return Receptive(self.radius + radius * self.stride, self.stride * stride)
 
 
-def receptive_field(module: nn.Module) -> Receptive:
-    """Walk the layers in the order of `modules()`; parallel branches count one after the other: rather too wide."""
+def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
+    """Of layers in the order in which they are called; parallel branches count one after the other: rather too wide.
+
+    Given a module, its submodules stand for the calls: those that are listed twice count twice.
+    """
     total = Receptive()
-    for layer in module.modules():
+    for layer in submodules(layers) if isinstance(layers, nn.Module) else layers:
         total = total.then(*_window(layer))
     return total
+
+
+def submodules(module: nn.Module) -> list[nn.Module]:
+    """The module and all below it, a shared one as often as it is listed."""
+    return [layer for _, layer in module.named_modules(remove_duplicate=False)]
 
 
 def _window(layer: nn.Module) -> tuple[int, int]:
@@ -39,12 +48,13 @@ def _window(layer: nn.Module) -> tuple[int, int]:
     if isinstance(layer, SpatialMaxPool | SpatialAvgPool):
         return layer.kernel_size // 2, layer.stride
     if isinstance(layer, nn.Conv2d):
-        return _last(layer.kernel_size) // 2 * _last(layer.dilation), _last(layer.stride)
+        reach = max(k // 2 * d for k, d in zip(layer.kernel_size, layer.dilation, strict=True))
+        return reach, max(layer.stride)
     if isinstance(layer, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool3d | nn.AvgPool3d):
-        return _last(layer.kernel_size) // 2, _last(layer.stride)
+        return _widest(layer.kernel_size) // 2, _widest(layer.stride)
     return 0, 1
 
 
-def _last(value: Any) -> int:
-    """The width of a window given as a number or per axis."""
-    return int(value[-1] if isinstance(value, tuple) else value)
+def _widest(value: Any) -> int:
+    """The largest extent of a window given as a number or per axis."""
+    return int(max(value) if isinstance(value, tuple) else value)

@@ -26,14 +26,18 @@ def reference_error(images: Tensor, factor: float, resampler: Resampler, ends: E
     direct = _responses(rescale(images, factor, resampler, ends), direct_sigma, ends)
     if crop:
         moved, direct = (x[..., crop:-crop, crop:-crop] for x in (moved, direct))
-    # He_n responses carry sigma^0: the prefactor of `sample` already keeps the paper's sigma^-2 law
     difference = (moved - direct).square().flatten(1).sum(1)
     return (difference / moved.square().flatten(1).sum(1)).cpu()
+
+
+def _norm(profile: Profile) -> float:
+    """Every function has norm 1 at the narrower width, as in a basis."""
+    return float(profile.sample(SIGMA, math.ceil(HALF_WIDTH * SIGMA)).norm())
 
 
 def _responses(images: Tensor, sigma: float, ends: Ends) -> Tensor:
     radius = math.ceil(HALF_WIDTH * sigma)
     pairs = ProfilePairs.of(_ORDERS)
-    profiles = torch.stack([profile.sample(sigma, radius) for profile in pairs.profiles]).to(images)
+    profiles = torch.stack([profile.sample(sigma, radius) / _norm(profile) for profile in pairs.profiles]).to(images)
     axes = [Axis.of(side, 2 * radius + 1, 1, radius, ends == "circular") for side in images.shape[-2:]]
     return make_passes(profiles, pairs, *axes).responses(images)

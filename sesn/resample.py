@@ -24,7 +24,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sesn._checks import one_of, require, whole
+from sesn._checks import one_of, positive, require, whole
 
 Resampler = Literal["lanczos3", "fourier", "bicubic", "legacy"]
 Ends = Literal["zeros", "circular"]
@@ -46,11 +46,13 @@ def resampling_matrix(
     resampler is periodic whatever `ends` says.
     """
     whole("size", size, 1)
-    require(math.isfinite(factor) and factor > 0, "factor", factor, "positive and finite")
+    require(positive(factor), "factor", factor, "a positive, finite number")
     one_of("resampler", resampler, RESAMPLERS)
     one_of("ends", ends, ENDS)
     outputs = resampled_size(size, factor)
     require(outputs >= 1, "factor", factor, f"large enough to leave a pixel of {size}", "use a larger image or factor")
+    if factor == 1 and offset == 0:
+        return torch.eye(size, dtype=torch.float64, device="cpu")
     return _matrix(size, float(factor), resampler, ends, float(offset)).clone()
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sesn._checks import complaint, require, whole
+from sesn._checks import complaint, positive, require, whole
 
 #: Published sigmas are rounded to two decimals: two scales partner when their log-ratio is this small.
 ON_GRID_TOLERANCE = 0.02
@@ -47,9 +47,9 @@ class ScaleGrid:
     def geometric(cls, smallest: float, ratio: float, count: int) -> ScaleGrid:
         """`count` scales: smallest, smallest * ratio, smallest * ratio^2, ..."""
         count = whole("count", count, 1)
-        require(math.isfinite(smallest) and smallest > 0, "smallest", smallest, "positive and finite")
+        require(positive(smallest), "smallest", smallest, "a positive, finite number")
         require(
-            math.isfinite(ratio) and ratio > 1,
+            positive(ratio) and ratio > 1,
             "ratio",
             ratio,
             "greater than 1",
@@ -85,19 +85,29 @@ class ScaleGrid:
 
         By the paper's L_s[f] * psi_sigma = L_s[f * psi_(sigma/s)], channel k of the rescaled image's response
         partners channel j of the original's when sigma_j = sigma_k / s. Where a factor lies between two steps of the
-        grid, the nearest shift is taken and `residual` says how far it is off. No pair at all means that the factor
-        reaches beyond the grid.
+        grid, the nearest shift is taken and `residual` says how far it is off. No pair at all, with a residual of NaN,
+        means that the factor reaches beyond the grid.
         """
-        require(math.isfinite(factor) and factor > 0, "factor", factor, "positive and finite")
-        nearest = {k: min(range(len(self)), key=lambda j: self._misfit(factor, k, j)) for k in range(len(self))}
-        exact = tuple((k, j) for k, j in nearest.items() if self._misfit(factor, k, j) <= tolerance)
+        require(positive(factor), "factor", factor, "a positive, finite number")
+        exact = self._partners(factor, tolerance)
         if exact:
             return ScaleMatch(factor, exact, max(self._misfit(factor, k, j) for k, j in exact))
-        if not self.smallest / self.largest <= factor <= self.largest / self.smallest:
-            return ScaleMatch(factor, (), 0.0)
+        reach = math.log(self.largest / self.smallest) + math.log(self.ratio) / 2
+        if len(self) > 1 and abs(math.log(factor)) > reach:
+            return ScaleMatch(factor, (), math.nan)
         return min(
             (self._shifted(factor, m) for m in range(1 - len(self), len(self))), key=lambda match: match.residual
         )
+
+    def _partners(self, factor: float, tolerance: float) -> tuple[tuple[int, int], ...]:
+        """Exact partners one to one, the closest first."""
+        scales = range(len(self))
+        close = [(self._misfit(factor, k, j), k, j) for k in scales for j in scales]
+        taken: dict[int, int] = {}
+        for misfit, k, j in sorted(close):
+            if misfit <= tolerance and k not in taken and j not in taken.values():
+                taken[k] = j
+        return tuple(sorted(taken.items()))
 
     def _shifted(self, factor: float, shift: int) -> ScaleMatch:
         pairs = tuple((k, k + shift) for k in range(len(self)) if 0 <= k + shift < len(self))

@@ -165,8 +165,8 @@ def test_all_but_legacy_remove_what_the_new_size_cannot_hold(device):
     ("arguments", "words"),
     [
         ((0, 0.5), r"`size` \(=0\) must be at least 1"),
-        ((8, 0.0), r"`factor` \(=0.0\) must be positive"),
-        ((8, math.nan), r"`factor` \(=nan\) must be positive and finite"),
+        ((8, 0.0), r"`factor` \(=0.0\) must be a positive"),
+        ((8, math.nan), r"`factor` \(=nan\) must be a positive, finite number"),
         ((8, 0.05), r"`factor` \(=0.05\) must be large enough to leave a pixel of 8"),
         ((8, 0.5, "nearest"), r"`resampler` \(='nearest'\) must be one of 'lanczos3'"),
         ((8, 0.5, "bicubic", "mirror"), r"`ends` \(='mirror'\) must be one of 'zeros'"),

@@ -81,7 +81,11 @@ def test_whole_steps_shift_the_grid(grid: ScaleGrid, data: st.DataObject) -> Non
 def test_the_residual_is_the_largest_misfit_of_the_pairs(grid: ScaleGrid, factor: float) -> None:
     match = grid.match(factor)
     misfits = [abs(math.log(factor * grid.sigmas[j] / grid.sigmas[k])) for k, j in match.pairs]
-    assert match.residual == pytest.approx(max(misfits, default=0.0), abs=1e-12)
+    if misfits:
+        assert match.residual == pytest.approx(max(misfits), abs=1e-12)
+    else:
+        assert math.isnan(match.residual)
+        assert not match.on_grid
 
 
 @given(geometric, st.floats(0.1, 10))
@@ -93,15 +97,36 @@ def test_the_nearest_shift_is_at_most_half_a_step_away(grid: ScaleGrid, factor: 
 
 
 @given(geometric, st.floats(1.03, 10))
-def test_factors_beyond_the_grid_have_no_partners(grid: ScaleGrid, beyond: float) -> None:
-    reach = grid.largest / grid.smallest
+def test_factors_more_than_half_a_step_beyond_the_grid_have_no_partners(grid: ScaleGrid, beyond: float) -> None:
+    assume(len(grid) > 1)
+    reach = grid.largest / grid.smallest * math.sqrt(grid.ratio)
     assert grid.match(reach * beyond).pairs == grid.match(1 / (reach * beyond)).pairs == ()
 
 
-@given(geometric, st.floats(0.3, 3))
-def test_the_inverse_factor_swaps_the_pairs(grid: ScaleGrid, factor: float) -> None:
+@given(geometric, st.floats(0.01, 0.49))
+def test_factors_less_than_half_a_step_beyond_the_grid_take_the_last_shift(grid: ScaleGrid, part: float) -> None:
+    assume(len(grid) > 1)
+    factor = grid.largest / grid.smallest * grid.ratio**part
+    assert grid.match(factor).pairs == ((len(grid) - 1, 0),)
+    assert grid.match(1 / factor).pairs == ((0, len(grid) - 1),)
+
+
+@given(st.floats(0.1, 10))
+def test_a_single_scale_partners_itself_and_says_how_far_off(factor: float) -> None:
+    match = ScaleGrid([1.5]).match(factor)
+    assert match.pairs == ((0, 0),)
+    assert match.residual == pytest.approx(abs(math.log(factor)), abs=1e-12)
+
+
+def test_partners_are_one_to_one() -> None:
+    assert ScaleGrid([1.5, 1.52]).match(1.0).pairs == ((0, 0), (1, 1))
+    assert ScaleGrid([1, 2, 2.02, 4]).match(0.5).pairs == ((0, 1), (1, 3))
+
+
+@given(geometric, st.integers(0, 3), st.floats(-0.015, 0.015))
+def test_the_inverse_factor_swaps_the_pairs(grid: ScaleGrid, shift: int, off: float) -> None:
+    factor = grid.ratio**shift * math.exp(off)
     match = grid.match(factor)
-    assume(match.on_grid)
     assert {(j, k) for k, j in grid.match(1 / factor).pairs} == set(match.pairs)
 
 
