@@ -6,7 +6,7 @@ A command is a function here under `@app.command()`. It imports the stages it jo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +39,30 @@ def sesn(
     """Take the options that stand before a command."""
 
 
+@contextmanager
+def _consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2."""
+    from rich.console import Console
+
+    errors = Console(stderr=True)
+    try:
+        yield Console(quiet=quiet), None if quiet else errors
+    except (ValueError, TypeError, OSError) as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+
+
+@contextmanager
+def _progress(console: Any, steps: int) -> Iterator[Callable[[], None]]:
+    """A bar with the time left; yields the function that advances it by one step."""
+    from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
+
+    columns = (SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("measuring Δ", total=steps)
+        yield lambda: bar.advance(task)
+
+
 @app.command()
 def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the rows and pictures.")] = Path("reproduced"),
@@ -46,20 +70,18 @@ def reproduce(
     draws: Annotated[int, typer.Option(min=1, help="Random weights per method.")] = 4,
 ) -> None:
     """Run the main job on embedded data: draw the basis, measure Delta of three layers, say what was found."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
+    with _consoles(quiet=False) as (console, _):
+        from harness.drawing import save
+        from harness.files import check_writable
+        from harness.report.first_look import draw, report_table, save_rows
+        from harness.run.first_look import MODULES, first_look, wide_basis
 
-    from harness.drawing import save
-    from harness.report.first_look import draw, report_table, save_rows
-    from harness.run.first_look import MODULES, first_look, wide_basis
-
-    console = Console()
-    with Progress(SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task("measuring Delta", total=len(MODULES) * draws)
-        rows = first_look(images, draws, on_step=lambda: bar.advance(task))
-    written = [save_rows(rows, out, "first-look"), *save(draw(rows, wide_basis()), out, "first-look")]
-    console.print(report_table(rows))
-    console.print("wrote " + ", ".join(str(path) for path in written))
+        check_writable(out / "first-look.jsonl")
+        with _progress(console, len(MODULES) * draws) as advance:
+            rows = first_look(images, draws, on_step=advance)
+        written = [save_rows(rows, out, "first-look"), *save(draw(rows, wide_basis()), out, "first-look")]
+        console.print(report_table(rows))
+        console.print("wrote " + ", ".join(str(path) for path in written))
 
 
 @app.command()
@@ -68,20 +90,18 @@ def explain(
     images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 32,
 ) -> None:
     """Measure what an observed Delta is made of, one ingredient at a time, and draw it."""
-    from rich.console import Console
-    from rich.progress import Progress
+    with _consoles(quiet=False) as (console, _):
+        from harness.drawing import save
+        from harness.files import check_writable
+        from harness.report.first_look import save_rows
+        from harness.report.measurement import draw
+        from harness.run.measurement import MEASURES, measure_ingredients
 
-    from harness.drawing import save
-    from harness.report.first_look import save_rows
-    from harness.report.measurement import draw
-    from harness.run.measurement import MEASURES, measure_ingredients
-
-    console = Console()
-    with Progress(console=console) as bar:
-        task = bar.add_task("measuring", total=len(MEASURES))
-        rows = measure_ingredients(images, on_step=lambda: bar.advance(task))
-    written = [save_rows(rows, out, "measurement"), *save(draw(rows), out, "measurement")]
-    console.print("wrote " + ", ".join(str(path) for path in written))
+        check_writable(out / "measurement.jsonl")
+        with _progress(console, len(MEASURES)) as advance:
+            rows = measure_ingredients(images, on_step=advance)
+        written = [save_rows(rows, out, "measurement"), *save(draw(rows), out, "measurement")]
+        console.print("wrote " + ", ".join(str(path) for path in written))
 
 
 @app.command()
@@ -140,19 +160,6 @@ JsonPath = Annotated[Path | None, typer.Option(help="Write raw values and proven
 PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
 Seed = Annotated[int, typer.Option(help="Of the weights and the choice of images.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
-
-
-@contextmanager
-def _consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
-    """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2."""
-    from rich.console import Console
-
-    errors = Console(stderr=True)
-    try:
-        yield Console(quiet=quiet), None if quiet else errors
-    except (ValueError, TypeError, OSError) as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from error
 
 
 @app.command()

@@ -179,7 +179,7 @@ MODULES = {
     "nan": "the module returned NaN or infinity",
     "several": "the module must return one tensor, got tuple",
     "grows": "its spatial size does not follow the image's",
-    "lost_key": "the module failed on images of shape (3, 1, 64, 64): KeyError: 'weights'",
+    "lost_key": "the module rejected images of shape (3, 1, 64, 64): KeyError: 'weights'",
     "raises": "`networks.py:raises`: the factory failed: KeyError: 'weights.pt' (networks.py, line ",
     "leaves": "the factory failed: SystemExit: 3",
     "returns_none": "the factory returned a NoneType; it must return a torch.nn.Module",

@@ -64,3 +64,15 @@ def test_there_are_200_distinct_photographs() -> None:
     assert len(crops) >= 200
     assert len({crop.numpy().tobytes() for crop in crops}) == len(crops)
     assert crops.mean(dim=(-2, -1)).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("command", ["reproduce", "explain"])
+def test_bad_usage_is_said_in_a_line_before_anything_is_measured(command: str, tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("", encoding="utf-8")
+    for arguments in (["--out", str(occupied / "below")], ["--out", str(tmp_path), "--images", "99999"]):
+        result = CliRunner().invoke(app, [command, *arguments])
+        assert result.exit_code == 2, result.output
+        assert "error:" in result.output
+        assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == [occupied]

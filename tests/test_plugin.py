@@ -99,3 +99,12 @@ def test_markers_are_listed(pytester: pytest.Pytester) -> None:
 def test_pytest_starts_without_torch() -> None:
     script = "import sys, harness.check.plugin; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_marker_without_the_fixture_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "import pytest\n\n@pytest.mark.scale_equivariance(downscale=2)\ndef test_measures_nothing():\n    pass\n"
+    )
+    result = pytester.runpytest()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines("*does not take the fixture*")

@@ -120,3 +120,20 @@ def test_a_failing_block_names_its_line(tmp_path: Path) -> None:
         run(page, Block(line=7, info="python", text="x = 1\nx / 0", before=""))
     assert Path(caught.traceback[-1].path) == page
     assert caught.traceback[-1].lineno + 1 == 8
+
+
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
+
+
+@pytest.mark.parametrize(
+    "page", [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "reports" / "README.md"], ids=lambda p: p.name
+)
+def test_links_lead_to_files(page: Path) -> None:
+    missing = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_every_report_folder_is_listed() -> None:
+    listed = (ROOT / "reports" / "README.md").read_text(encoding="utf-8")
+    folders = [folder.name for folder in (ROOT / "reports").iterdir() if folder.is_dir()]
+    assert [name for name in folders if f"`{name}/`" not in listed] == []

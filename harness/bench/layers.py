@@ -14,7 +14,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from harness.bench.contestants import FilterBank, Textbook
-from harness.bench.timing import Step, interleave, medians, peak_bytes
+from harness.bench.timing import Step, interleave, peak_bytes
 from harness.machine import machine_line
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 
@@ -99,10 +99,18 @@ def run_tables(rounds: int, threads: int, device: str, only: str) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """Median milliseconds and peak bytes of each contestant."""
+    """Milliseconds of each contestant round by round, and its peak bytes."""
 
-    times: dict[str, float]
+    samples: dict[str, list[float]]
     memory: dict[str, int]
+
+    def time(self, name: str) -> float:
+        """The median."""
+        return statistics.median(self.samples[name])
+
+    def ratio(self, slow: str, fast: str) -> float:
+        """The median over rounds of the ratio within a round: what slows a whole round down cancels."""
+        return statistics.median(a / b for a, b in zip(self.samples[slow], self.samples[fast], strict=True))
 
 
 def _step(module: nn.Module, x: Tensor) -> Step:
@@ -137,8 +145,8 @@ def _measure_wide(case: Case, rounds: int, device: torch.device) -> Result:
 
 
 def _result(steps: dict[str, Step], rounds: int, device: torch.device) -> Result:
-    times = medians(interleave(steps, rounds, device))
-    return Result(times, {name: peak_bytes(step, device) for name, step in steps.items()})
+    samples = interleave(steps, rounds, device)
+    return Result(samples, {name: peak_bytes(step, device) for name, step in steps.items()})
 
 
 def _table(cases: Sequence[Case], results: dict[Case, Result], names: Sequence[str]) -> Table:
@@ -148,7 +156,7 @@ def _table(cases: Sequence[Case], results: dict[Case, Result], names: Sequence[s
         table.add_column(name, justify="right")
     for case in cases:
         result = results[case]
-        cells = [f"{result.times[name]:.1f} ({result.memory[name] / 2**20:.0f})" for name in names]
+        cells = [f"{result.time(name):.1f} ({result.memory[name] / 2**20:.0f})" for name in names]
         table.add_row(f"{case.name}, batch {case.batch}", *cells)
     return table
 
@@ -157,17 +165,17 @@ def _ratios(results: dict[Case, Result]) -> dict[str, list[float]]:
     """The measured ratios behind each target."""
     found: dict[str, list[float]] = {name: [] for name in TARGETS}
     for case, result in results.items():
-        times, memory = result.times, result.memory
+        memory = result.memory
         if case.group == "wide":
-            found["direct / separable, each wide shape"].append(times["direct"] / times["separable"])
+            found["direct / separable, each wide shape"].append(result.ratio("direct", "separable"))
             continue
-        speedup = times["textbook"] / times["auto"]
+        speedup = result.ratio("textbook", "auto")
         found[f"textbook / auto, each {case.group} shape"].append(speedup)
         if case.group == "MNIST" and case.kind == "conv":
             found["textbook / auto, MNIST conv, geometric mean"].append(speedup)
-        found["dense / filter bank, each shape"].append(times["dense"] / times["bank"])
-        better = min(times["dense"], times["separable"])
-        found["auto / better of the two, each shape"].append(times["auto"] / better)
+        found["dense / filter bank, each shape"].append(result.ratio("dense", "bank"))
+        better = min(("dense", "separable"), key=result.time)
+        found["auto / better of the two, each shape"].append(result.ratio("auto", better))
         found["separable / dense peak memory, each shape"].append(memory["separable"] / memory["dense"])
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping
 
@@ -21,11 +20,6 @@ def interleave(steps: Mapping[str, Step], rounds: int, device: torch.device, war
             if index >= warmup:
                 samples[name].append(elapsed)
     return samples
-
-
-def medians(samples: Mapping[str, list[float]]) -> dict[str, float]:
-    """The median of each contestant's samples."""
-    return {name: statistics.median(values) for name, values in samples.items()}
 
 
 def _milliseconds(step: Step, device: torch.device) -> float:

@@ -32,7 +32,7 @@ from harness.check.surgery import (
     widened,
 )
 from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
-from sesn.equivariance import resampler_ends
+from sesn.equivariance import middle, resampler_ends
 from sesn.probe import SPATIAL, Kind, check_eval, check_images, spoiled_channels
 from sesn.receptive import receptive_field
 from sesn.resample import Ends, Resampler, resampled_size
@@ -120,7 +120,7 @@ class _State:
                 if error.pairs
                 else f"`factor` (={self.factor:.3g}) must be within the grid's range: no scale channel has a partner"
             )
-        return float(delta.nanmedian()), float(error.floor.median()), error.kind  # type: ignore[return-value]
+        return middle(delta[~delta.isnan()]), middle(error.floor), error.kind  # type: ignore[return-value]
 
 
 #: What a cause yields: the change in words, and how to measure without it, or why that cannot be done.

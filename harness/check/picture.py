@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from harness.check.measure import Result
 from harness.drawing import STYLE
 from sesn import rescale
-from sesn.equivariance import resampler_ends
+from sesn.equivariance import middle, resampler_ends
 from sesn.probe import SPATIAL, call
 from sesn.resample import Resampler
 
@@ -59,7 +59,7 @@ def draw(module: nn.Module, images: Tensor, results: Sequence[Result], resampler
 def view(module: nn.Module, images: Tensor, result: Result, resampler: Resampler) -> View:
     """The two branches of the image whose Delta is nearest to the median."""
     error = result.first
-    distance = (error.valid - error.valid.median()).abs()
+    distance = (error.valid - middle(error.valid)).abs()
     index = int(distance.nan_to_num(nan=0.0).argmin())
     image = images[index : index + 1].to(torch.float64)
     past = resampler_ends(resampler, "auto")

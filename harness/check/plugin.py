@@ -37,6 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A marked test that does not take the fixture would pass without measuring anything."""
+    for item in items:
+        if item.get_closest_marker(NAME) is not None and NAME not in getattr(item, "fixturenames", ()):
+            raise pytest.UsageError(
+                f"{item.nodeid} is marked {NAME} but does not take the fixture `{NAME}` and call it"
+            )
+
+
 @pytest.fixture
 def scale_equivariance(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """check(module, **options): fail unless the module's Delta is within the tolerance; the marker gives options too.
@@ -67,5 +76,7 @@ def _check(module: Any, options: dict[str, Any]) -> Any:
     shape = parse_input(options.pop("input"))
     images, _ = image_set(str(options.pop("images")), *shape, options.pop("count"), options.pop("seed"))
     downscale = options.pop("downscale")
-    found = [assert_equivariant(module, images, 1 / d, **options) for d in parse_downscales(downscale)]
+    found = []
+    for each in parse_downscales(downscale):  # no comprehension: its frame would show in the traceback
+        found.append(assert_equivariant(module, images, 1 / each, **options))  # noqa: PERF401
     return found[0] if isinstance(downscale, int | float) else found

@@ -18,7 +18,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from sesn import ScaleConv, ScaleGrid, rescale
-from sesn.equivariance import compare, resampler_ends
+from sesn.equivariance import compare, middle, resampler_ends
 from sesn.probe import SPATIAL, call, check_eval, check_images, output_crop, output_kind, quarter_side
 from sesn.receptive import Receptive, receptive_field
 from sesn.reference import reference_error
@@ -164,7 +164,7 @@ def layer_profile(
         original, direct = (_calls(module, x, grid) for x in (exact, small))
         probe = _Probe(factor, resampler, past, crop, floor)
         rows = [probe.row(one, other) for one, other in _matched(original, direct)]
-    return _with_jumps(rows, original, float(floor.median()))
+    return _with_jumps(rows, original, middle(floor))
 
 
 def _calls(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> list[_Call]:
@@ -224,8 +224,8 @@ class _Probe:
             row,
             kind=kind,
             shape=tuple(original.shape),
-            delta=float(delta.median()),
-            energy=float(error.energy.median()),
+            delta=middle(delta),
+            energy=middle(error.energy),
             crop=cut,
             values=tuple(delta.tolist()),
             note=note,

@@ -24,7 +24,7 @@ def verdict(result: Result, tolerance: float | None) -> tuple[str, str]:
     """What to make of a result, and its colour: at the floor, within or above the tolerance, or nothing to compare."""
     median = result.delta.median
     if math.isnan(median):
-        return "no channel to compare", "red"
+        return "nothing to compare", "red"
     if tolerance is not None and not median <= tolerance:
         return f"above {tolerance:g}", "red"
     if result.at_floor:
@@ -34,7 +34,7 @@ def verdict(result: Result, tolerance: float | None) -> tuple[str, str]:
 
 def passes(result: Result, tolerance: float | None) -> bool:
     """Whether the median Delta is within the tolerance, if there is one; what cannot be compared does not pass."""
-    return tolerance is None or result.delta.median <= tolerance
+    return not math.isnan(result.delta.median) and (tolerance is None or result.delta.median <= tolerance)
 
 
 #: The lines of the table: what they are called, and what they say of a result.

@@ -21,7 +21,7 @@ from harness.check.kernels import Candidate, candidates, published_stl10
 from sesn import ScaleLift, SteerableBasis, rescale
 from sesn._checks import complaint, require, whole
 from sesn.basis import Profile, ProfilePairs
-from sesn.equivariance import compare
+from sesn.equivariance import compare, middle
 from sesn.probe import check_images, output_crop
 from sesn.receptive import receptive_field
 from sesn.reference import reference_error
@@ -125,7 +125,7 @@ def measured(group: Sequence[Candidate], images: Tensor) -> list[Candidate]:
     for each, functions in zip(group, wanted, strict=True):
         chosen = [place[function] for function in functions]
         delta = difference[:, chosen].sum(1) / energy[:, chosen].sum(1)
-        found.append(replace(each, delta=float(delta.median()), floor=floor))
+        found.append(replace(each, delta=middle(delta), floor=floor))
     return found
 
 
@@ -153,7 +153,7 @@ def _squares(each: Candidate, functions: list[Function], images: Tensor) -> tupl
         floor = reference_error(exact, factor, "lanczos3", "zeros", crop)
         error = compare(moved, direct, factor, "field", each.grid, 0, crop, floor)
     energy = error.energy.reshape(len(images), -1)
-    return error.valid.reshape(len(images), -1) * energy, energy, float(floor.median())
+    return error.valid.reshape(len(images), -1) * energy, energy, middle(floor)
 
 
 def propose(done: Sequence[Candidate], budget: int) -> Candidate:
