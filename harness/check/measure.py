@@ -142,20 +142,9 @@ def measure_batches(
     """`equivariance_error` over batches of about equal size, so that no batch is left with a lone image."""
     errors = []
     for batch in images.tensor_split(_batches(len(images))):
-        errors.append(_measured(module, batch, factor, resampler))
+        errors.append(equivariance_error(module, batch, factor, resampler=resampler))
         on_step(1)
     return joined(errors)
-
-
-def _measured(module: nn.Module, images: Tensor, factor: float, resampler: Resampler) -> EquivarianceError:
-    try:
-        return equivariance_error(module, images, factor, resampler=resampler)
-    except (ValueError, TypeError):
-        raise  # worded already
-    except Exception as error:  # a module of the user's may raise anything
-        raise ValueError(
-            f"the module failed on images of shape {tuple(images.shape)}: {type(error).__name__}: {error}"
-        ) from error
 
 
 def joined(errors: Sequence[EquivarianceError]) -> EquivarianceError:
