@@ -6,7 +6,7 @@ A command is a function here under `@app.command()`. It imports the stages it jo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -52,17 +52,6 @@ def _consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
         raise typer.Exit(2) from error
 
 
-@contextmanager
-def _progress(console: Any, steps: int) -> Iterator[Callable[[], None]]:
-    """A bar with the time left; yields the function that advances it by one step."""
-    from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
-
-    columns = (SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("measuring Δ", total=steps)
-        yield lambda: bar.advance(task)
-
-
 @app.command()
 def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the rows and pictures.")] = Path("reproduced"),
@@ -70,15 +59,16 @@ def reproduce(
     draws: Annotated[int, typer.Option(min=1, help="Random weights per method.")] = 4,
 ) -> None:
     """Run the main job on embedded data: draw the basis, measure Delta of three layers, say what was found."""
-    with _consoles(quiet=False) as (console, _):
+    with _consoles(quiet=False) as (console, progress):
+        from harness.check.command import progress_bar
         from harness.drawing import save
         from harness.files import check_writable
         from harness.report.first_look import draw, report_table, save_rows
         from harness.run.first_look import MODULES, first_look, wide_basis
 
         check_writable(out / "first-look.jsonl")
-        with _progress(console, len(MODULES) * draws) as advance:
-            rows = first_look(images, draws, on_step=advance)
+        with progress_bar(progress, len(MODULES) * draws) as advance:
+            rows = first_look(images, draws, on_step=lambda: advance(1))
         written = [save_rows(rows, out, "first-look"), *save(draw(rows, wide_basis()), out, "first-look")]
         console.print(report_table(rows))
         console.print("wrote " + ", ".join(str(path) for path in written))
@@ -90,7 +80,8 @@ def explain(
     images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 32,
 ) -> None:
     """Measure what an observed Delta is made of, one ingredient at a time, and draw it."""
-    with _consoles(quiet=False) as (console, _):
+    with _consoles(quiet=False) as (console, progress):
+        from harness.check.command import progress_bar
         from harness.drawing import save
         from harness.files import check_writable
         from harness.report.first_look import save_rows
@@ -98,8 +89,8 @@ def explain(
         from harness.run.measurement import MEASURES, measure_ingredients
 
         check_writable(out / "measurement.jsonl")
-        with _progress(console, len(MEASURES)) as advance:
-            rows = measure_ingredients(images, on_step=advance)
+        with progress_bar(progress, len(MEASURES)) as advance:
+            rows = measure_ingredients(images, on_step=lambda: advance(1))
         written = [save_rows(rows, out, "measurement"), *save(draw(rows), out, "measurement")]
         console.print("wrote " + ", ".join(str(path) for path in written))
 
@@ -128,20 +119,14 @@ def check(
 
     Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
     """
-    from rich.console import Console
+    with _consoles(quiet) as (console, progress):
+        from harness.check.command import Settings
+        from harness.check.command import check as run_check
 
-    from harness.check.command import Settings
-    from harness.check.command import check as run_check
-
-    console, errors = Console(quiet=quiet), Console(stderr=True)
-    try:
         settings = Settings(
             target, input_, downscale, images, count, data, resampler, draws, tolerance, seed, json, picture
         )
-        report = run_check(settings, console, None if quiet else errors)
-    except (ValueError, TypeError, OSError) as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from error
+        report = run_check(settings, console, progress)
     raise typer.Exit(0 if report.passes else 1)
 
 

@@ -33,14 +33,14 @@ def _lift(smallest: float, half_width: float, scales: int = 5) -> ScaleLift:
     grid = ScaleGrid.geometric(smallest, STEP, scales)
     boxes = [2 * math.ceil(half_width * sigma) + 1 for sigma in grid]
     pairs: ProfilePairs | None = basis_a(grid, None, 3, window="wide", max_total_order=2).pairs
-    return _seeded(ScaleLift(3, CHANNELS, SteerableBasis(grid, boxes, pairs=pairs), bias=False))
+    lift = ScaleLift(3, CHANNELS, SteerableBasis(grid, boxes, pairs=pairs), bias=False)
+    _draw_weights(lift, 0)
+    return lift.eval()
 
 
-def _seeded(module: ScaleLift) -> ScaleLift:
-    generator = torch.Generator().manual_seed(0)
+def _draw_weights(layer: ScaleLift | ScaleConv, seed: int) -> None:
     with torch.no_grad():
-        module.weight.copy_(torch.randn(module.weight.shape, generator=generator))
-    return module.eval()
+        layer.weight.copy_(torch.randn(layer.weight.shape, generator=torch.Generator().manual_seed(seed)))
 
 
 def _row(panel: str, series: str, x: float, values: Tensor) -> dict[str, Any]:
@@ -78,9 +78,7 @@ class _Copied(nn.Module):
         super().__init__()
         basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
         self.conv = ScaleConv(3, CHANNELS, basis, interscale=extent, bias=False)
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            self.conv.weight.copy_(torch.randn(self.conv.weight.shape, generator=generator))
+        _draw_weights(self.conv, seed)
 
     def forward(self, image: Tensor) -> Tensor:
         """Image to field."""
