@@ -55,6 +55,13 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
                 axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper center")
         caption = figure.add_subplot(2, 3, 6)
         caption.axis("off")
-        lines = ("one linear layer, downscale √2", rows[0]["images"], f"{rows[0]['machine']}, torch {rows[0]['torch']}")
+        draws = max(len(row["seeds"]) for row in rows)
+        mixed = f"interscale: {draws} weight draws, else one"
+        lines = (
+            "one linear layer, downscale √2",
+            rows[0]["images"],
+            mixed,
+            f"{rows[0]['machine']}, torch {rows[0]['torch']}",
+        )
         caption.text(0, 0.6, "\n".join(lines))
     return figure

@@ -43,8 +43,10 @@ def _draw_weights(layer: ScaleLift | ScaleConv, seed: int) -> None:
         layer.weight.copy_(torch.randn(layer.weight.shape, generator=torch.Generator().manual_seed(seed)))
 
 
-def _row(panel: str, series: str, x: float, values: Tensor) -> dict[str, Any]:
-    return {"experiment": "measurement", "panel": panel, "series": series, "x": x, "delta": values.tolist()}
+def _row(panel: str, series: str, x: float, values: Tensor, draws: int = 1) -> dict[str, Any]:
+    """Delta of every image, weight draw by weight draw: the draws have seeds 0, 1, ..."""
+    row = {"experiment": "measurement", "panel": panel, "series": series, "x": x}
+    return {**row, "seeds": list(range(draws)), "delta": values.tolist()}
 
 
 def resamplers(images: Tensor) -> list[dict[str, Any]]:
@@ -91,9 +93,9 @@ def truncation(images: Tensor) -> list[dict[str, Any]]:
     rows = []
     for extent in EXTENTS:
         errors = [equivariance_error(_Copied(extent, seed).eval(), images, 1 / STEP) for seed in range(DRAWS)]
-        rows.append(_row("interscale", "all channels", extent, torch.cat([error.all for error in errors])))
+        rows.append(_row("interscale", "all channels", extent, torch.cat([e.all for e in errors]), DRAWS))
         if not bool(errors[0].valid.isnan().all()):
-            rows.append(_row("interscale", "valid channels", extent, torch.cat([error.valid for error in errors])))
+            rows.append(_row("interscale", "valid channels", extent, torch.cat([e.valid for e in errors]), DRAWS))
     return rows
 
 
@@ -118,4 +120,4 @@ def measure_ingredients(images: int = 32, on_step: Callable[[], None] = lambda: 
     for measure in MEASURES:
         rows += measure(pictures)
         on_step()
-    return [{**row, "images": f"{NAME}, {images} crops", "seed": 0, **provenance()} for row in rows]
+    return [{**row, "images": f"{NAME}, {images} crops", **provenance()} for row in rows]
