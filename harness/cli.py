@@ -60,9 +60,9 @@ def reproduce(
 ) -> None:
     """Run the main job on embedded data: draw the basis, measure Delta of three layers, say what was found."""
     with _consoles(quiet=False) as (console, progress):
-        from harness.check.command import progress_bar
         from harness.drawing import save
         from harness.files import check_writable
+        from harness.progress import progress_bar
         from harness.report.first_look import draw, report_table, save_rows
         from harness.run.first_look import MODULES, first_look, wide_basis
 
@@ -81,9 +81,9 @@ def explain(
 ) -> None:
     """Measure what an observed Delta is made of, one ingredient at a time, and draw it."""
     with _consoles(quiet=False) as (console, progress):
-        from harness.check.command import progress_bar
         from harness.drawing import save
         from harness.files import check_writable
+        from harness.progress import progress_bar
         from harness.report.first_look import save_rows
         from harness.report.measurement import draw
         from harness.run.measurement import MEASURES, measure_ingredients

@@ -23,8 +23,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness.files",
         "harness.machine",
         "harness.methods",
+        "harness.progress",
         "harness.records",
         "harness.statistics",
+        "harness.stopwatch",
     ),
     (
         "harness.bench",

@@ -14,8 +14,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from harness.bench.contestants import FilterBank, Textbook
-from harness.bench.timing import Step, interleave, peak_bytes
 from harness.machine import machine_line
+from harness.stopwatch import Step, interleave, peak_bytes
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 
 MNIST = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), 15, 7, mult=1.5)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -16,7 +15,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
 from rich.text import Text
 from torch import Tensor, nn
 
@@ -27,6 +25,7 @@ from harness.check.target import load_factory
 from harness.data.image_sets import image_set
 from harness.files import check_writable, replacing
 from harness.machine import machine_line, provenance
+from harness.progress import progress_bar
 from sesn import Finding, diagnose
 from sesn._checks import one_of, require
 from sesn.resample import RESAMPLERS
@@ -137,15 +136,6 @@ def measured(settings: Settings, progress: Console | None = None) -> Report:
     with progress_bar(progress, steps(len(images), len(downscales), settings.draws)) as on_step:
         results = measure(build, images, downscales, resampler, settings.draws, on_step)
     return Report(settings, build(0), images, name, results, started, time.perf_counter() - clock)
-
-
-@contextmanager
-def progress_bar(console: Console | None, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar with the time left, or nothing at all; yields the function that advances it."""
-    columns = (SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=console is None) as progress:
-        task = progress.add_task("measuring Δ", total=total)
-        yield lambda done: progress.advance(task, done)
 
 
 def say(report: Report, console: Console) -> None:

@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 from harness.check.arguments import parse_downscales, parse_input
 from harness.check.budget import CAUSES, Budget, budget_table, error_budget
-from harness.check.command import PICTURES, plain_values, progress_bar
+from harness.check.command import PICTURES, plain_values
 from harness.check.profile import LayerRow, layer_profile, profile_table
 from harness.check.target import load_factory
 from harness.check.tune import Tuning, tune
 from harness.data.image_sets import image_set
 from harness.files import check_writable, replacing
 from harness.machine import machine_line, provenance
+from harness.progress import progress_bar
 from sesn._checks import one_of, require
 from sesn.resample import RESAMPLERS
 

