@@ -6,6 +6,7 @@ read is named with its number of images.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -15,14 +16,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harness.data.labelled import LabelledImages
 from harness.data.root import data_root
 
 SplitName = Literal["train", "test"]
 SHAPE = (3, 96, 96)
 IMAGE_BYTES = 3 * 96 * 96
 CLASSES = 10
+FOLDER = "stl10_binary"
 #: The images that the publishers' files hold.
 OFFICIAL = {"train": 5000, "test": 8000}
+#: MD5 of the publishers' files.
+MD5 = {
+    "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
+    "train_y.bin": "5a34089d4802c674881badbb80307741",
+    "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
+    "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,11 @@ class Split:
     @property
     def description(self) -> str:
         """What was read, for a row: "STL-10 test, 2000 of 8000 images"."""
-        return f"STL-10 {self.name}, {len(self)} of {OFFICIAL[self.name]} images"
+        return self.describe(len(self))
+
+    def describe(self, count: int) -> str:
+        """The first `count` images in words."""
+        return f"STL-10 {self.name}, {count} of {OFFICIAL[self.name]} images"
 
     def images(self, order: Tensor | None = None) -> Tensor:
         """Images as uint8 [n, 3, rows, columns]: all, or those numbered by `order`."""
@@ -52,11 +66,38 @@ class Split:
         return read_labels(self.path.with_name(f"{self.name}_y.bin"), len(self))
 
 
+def stl10_labelled(split: SplitName, root: Path | None = None, count: int | None = None) -> LabelledImages:
+    """A split in memory for training or testing: images uint8 [n, 3, 96, 96] and classes; or its first `count`.
+
+    A file that has the official size must have the official content.
+    """
+    found = stl10(split, root)
+    wanted = len(found) if count is None else count
+    if not 1 <= wanted <= len(found):
+        raise ValueError(f"`count` (={count}) must be between 1 and {len(found)}, the images in {found.path}")
+    labels = found.labels()
+    if len(found) == OFFICIAL[split]:
+        _check_content(found.path)
+    return LabelledImages(found.images(torch.arange(wanted)), labels[:wanted], found.describe(wanted))
+
+
+def md5_of(path: Path) -> str:
+    """MD5 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _check_content(path: Path) -> None:
+    found = md5_of(path)
+    if found != MD5[path.name]:
+        raise ValueError(f"{path} has the MD5 {found}, but the publishers' has {MD5[path.name]}; fetch it again")
+
+
 def stl10(split: SplitName = "train", root: Path | None = None) -> Split:
     """Open a split found under `root` or $SESN_DATA."""
     if split not in get_args(SplitName):
         raise ValueError(f"`split` (={split!r}) must be one of 'train', 'test'")
-    path = data_root(root) / "stl10_binary" / f"{split}_X.bin"
+    path = data_root(root) / FOLDER / f"{split}_X.bin"
     return Split(split, path, read_images(path))
 
 

