@@ -77,6 +77,40 @@ def test_smaller_images_are_crops_and_larger_ones_show_the_same() -> None:
     assert (halved - whole).square().mean() < 0.01 * whole.square().mean()
 
 
+def test_fourier_enlargement_adds_no_frequencies() -> None:
+    images, label = image_set("embedded", 3, 384, 384, 2, enlarging="fourier")
+    assert "enlarged from 96x96 by Fourier" in label
+    spectrum = torch.fft.fft2(images).abs()
+    beyond = torch.fft.fftfreq(384, 1 / 384).abs() > 48
+    largest = spectrum.max()
+    assert max(spectrum[..., beyond, :].max(), spectrum[..., beyond].max()) < 1e-10 * largest
+    by_lanczos = torch.fft.fft2(image_set("embedded", 3, 384, 384, 2)[0]).abs()
+    assert by_lanczos[..., beyond].max() > 1e-5 * by_lanczos.max()
+
+
+def test_fourier_enlargement_keeps_the_spectrum_and_the_place() -> None:
+    """Below the old Nyquist frequency the amplitudes are the stored image's, and the picture is not moved."""
+    stored, large = (image_set("embedded", 1, side, side, 2, enlarging="fourier")[0] for side in (96, 384))
+    amplitudes = [torch.fft.fft2(images).abs()[..., :48, :48] / images[0].numel() for images in (stored, large)]
+    assert torch.allclose(*amplitudes, atol=1e-10)
+    pooled = torch.nn.functional.avg_pool2d(large, 4)
+    assert (pooled - stored).square().mean() < 0.05 * stored.square().mean()
+
+
+def test_nothing_is_enlarged_at_the_stored_size_or_below() -> None:
+    for side in (96, 40):
+        lanczos, fourier = (image_set("embedded", 3, side, side, 2, enlarging=how) for how in ("lanczos", "fourier"))
+        assert torch.equal(lanczos[0], fourier[0])
+        assert lanczos[1] == fourier[1]
+
+
+def test_other_enlargements_are_refused(pictures: Path) -> None:
+    with pytest.raises(ValueError, match=r"`enlarging` \(='nearest'\) must be one of 'lanczos', 'fourier'"):
+        image_set("embedded", 3, 192, 192, 2, enlarging="nearest")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"`enlarging` \(='fourier'\) must be 'lanczos' for a directory"):
+        image_set(str(pictures), 3, 192, 192, 2, enlarging="fourier")
+
+
 @pytest.mark.parametrize("name", SPECTRA)
 def test_synthetic_amplitude_follows_its_law(name: str) -> None:
     images, _ = image_set(name, 1, 64, 64, count=8)

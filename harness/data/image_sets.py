@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from harness.data.spectra import SPECTRA, random_images
+from sesn.action import rescale
 
+Enlarging = Literal["lanczos", "fourier"]
 #: How many images are taken, if there are as many, when no number is asked for.
 USUAL_COUNT = 16
 
@@ -29,8 +32,11 @@ class Wanted:
     count: int | None
     seed: int
     data_root: Path | None
+    enlarging: Enlarging = "lanczos"
 
     def __post_init__(self) -> None:
+        if self.enlarging not in get_args(Enlarging):
+            raise ValueError(f"`enlarging` (={self.enlarging!r}) must be one of 'lanczos', 'fourier'")
         for name in ("channels", "height", "width", "count"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -52,19 +58,22 @@ def image_set(
     count: int | None = None,
     seed: int = 0,
     data_root: Path | None = None,
+    enlarging: Enlarging = "lanczos",
 ) -> tuple[Tensor, str]:
     """Images of a set as float64 [n, c, h, w], zero-mean in each channel, and the set's name with what was done to it.
 
     Args:
         name: a key of IMAGE_SETS, or a directory of pictures.
         channels: 3 for colour, 1 for the mean of the colours; any other number repeats them (the name says so).
-        height: of the images; stored ones are cropped about their centre if larger, enlarged by Lanczos if smaller.
+        height: of the images; stored ones are cropped about their centre if larger, enlarged if smaller.
         width: likewise.
         count: how many; by default 16, or all if there are fewer.
         seed: draws the order, or the synthetic images themselves.
         data_root: the folder of downloaded data sets; by default $SESN_DATA.
+        enlarging: "lanczos", or "fourier" for the trigonometric interpolant, whose spectrum ends where the stored
+            image's does and which takes the image for periodic (the name says so).
     """
-    wanted = Wanted(channels, height, width, count, seed, data_root)
+    wanted = Wanted(channels, height, width, count, seed, data_root, enlarging)
     images, label = IMAGE_SETS[name](wanted) if name in IMAGE_SETS else _directory(name, wanted)
     return images - images.mean(dim=(-2, -1), keepdim=True), f"{label}; {len(images)} used, {height}x{width}"
 
@@ -98,6 +107,11 @@ def _directory(name: str, wanted: Wanted) -> tuple[Tensor, str]:
     directory = Path(name)
     if not directory.is_dir():
         raise ValueError(f"`images` (={name!r}) must be one of {', '.join(IMAGE_SETS)}, or a directory of pictures")
+    if wanted.enlarging != "lanczos":
+        raise ValueError(
+            f"`enlarging` (={wanted.enlarging!r}) must be 'lanczos' for a directory of pictures, "
+            "which are read at the wanted size"
+        )
     from harness.data.folder import picture_files, read_pictures
 
     files = picture_files(directory)
@@ -120,8 +134,10 @@ def _fitted(images: Tensor, label: str, wanted: Wanted) -> tuple[Tensor, str]:
     side = images.shape[-1]
     if wanted.height <= side and wanted.width <= side:
         return centre_crop(images, wanted.height, wanted.width), label + suffix
-    large = enlarge(images, max(wanted.height, wanted.width))
-    return centre_crop(large, wanted.height, wanted.width), f"{label}{suffix}, enlarged from {side}x{side}"
+    largest = max(wanted.height, wanted.width)
+    large = enlarge(images, largest) if wanted.enlarging == "lanczos" else rescale(images, largest / side, "fourier")
+    how = "" if wanted.enlarging == "lanczos" else " by Fourier"
+    return centre_crop(large, wanted.height, wanted.width), f"{label}{suffix}, enlarged from {side}x{side}{how}"
 
 
 def _in_channels(images: Tensor, channels: int) -> tuple[Tensor, str]:
