@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from sesn import ScaleConv, ScaleGrid, ScaleLift
+from sesn.baselines import DSSConv, SEVFConv, SEVFLift, SiCNNConv, SiCNNLift, SIConv, SSConv
 from sesn.models import (
     MNISTScaleNet,
     ParameterCount,
@@ -100,6 +102,22 @@ class Method:
             raise ValueError(f"{self.label} (method {self.key!r}) has no {released}network for {network}: {reason}")
         return _BUILDERS[network](self, recipe, **options)
 
+    def first_layer(
+        self, in_channels: int, out_channels: int, recipe: Recipe = "paper", network: str | None = None
+    ) -> nn.Module:
+        """The layer that a network begins with, by itself: all that stands before the first norm and nonlinearity.
+
+        The MNIST-scale network is meant at 28, and preferred if `network` is not given.
+        """
+        chosen = network or next((name for name in NETWORKS if name not in self.absences), NETWORKS[0])
+        if reason := self.lacks(chosen, recipe):
+            raise ValueError(f"{self.label} (method {self.key!r}) has no layer for {chosen}: {reason}")
+        if chosen == "mnist":
+            assert self.mnist is not None
+            return self.mnist(Regime(recipe=recipe)).layer(0, in_channels, out_channels)
+        assert self.stl10 is not None
+        return self.stl10(recipe).stem(in_channels, out_channels)
+
     def count(self, network: str, recipe: Recipe = "paper", **options: Any) -> ParameterCount:
         """How many parameters such a network has; nothing is computed."""
         with torch.device("meta"):
@@ -124,6 +142,20 @@ def _stl10(method: Method, recipe: Recipe, depth: int = 16, width: int = 8, reso
 
 
 _BUILDERS: dict[str, Callable[..., nn.Module]] = {"mnist": _mnist, "stl10": _stl10}
+
+
+def scales_of(module: nn.Module) -> ScaleGrid | None:
+    """The scales that a layer works at, in units of its own; None for a plain one."""
+    for layer in module.modules():
+        if isinstance(layer, ScaleLift | ScaleConv):
+            return layer.grid
+        if isinstance(layer, DSSConv):
+            return ScaleGrid(float(layer.base**k) for k in range(layer.scales))
+        if isinstance(layer, SSConv):
+            return ScaleGrid(size / layer.nominal for size in layer.sizes)
+        if isinstance(layer, SIConv | SEVFLift | SEVFConv | SiCNNLift | SiCNNConv):
+            return ScaleGrid(layer.scales)
+    return None
 
 
 def _known_network(network: str) -> str:

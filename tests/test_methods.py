@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measures import ROUNDING
 from one_device import train_and_evaluate
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -15,6 +18,10 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.methods import METHODS, NETWORKS, Method, Source, method, methods_on
+from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
+from harness.run.properties import TRANSLATION_MARGIN, drawn, translation_error
+from harness.strategies import SEEDS
+from harness.strategies import images as random_images
 from sesn.models import RECIPES, unused_parameters
 
 #: Small networks of the same make. The full ones are built on the meta device, where nothing is computed.
@@ -151,6 +158,62 @@ def test_everything_stays_on_the_device(key: str, size: str, recipe: Any) -> Non
     assert train_and_evaluate(network, tuple(images(size).shape), meta).operations > 10
 
 
+# Translations
+
+#: They resize their input, which moves it by fractions of a pixel; the others commute with shifts by whole pixels.
+RESAMPLING = ("si-convnet", "sevf-scalar", "sevf-vector")
+SHIFTS = st.tuples(st.integers(-5, 5), st.integers(-5, 5))
+
+
+@pytest.mark.parametrize("key", [key for key in METHODS if key not in RESAMPLING])
+@settings(max_examples=5)
+@given(image=random_images(96, leading=(1, 1)), shift=SHIFTS, seed=SEEDS)
+def test_the_layer_commutes_with_translations(key: str, image: Tensor, shift: tuple[int, int], seed: int) -> None:
+    layer = drawn(lambda: METHODS[key].first_layer(1, 2), seed).double()
+    assert translation_error(layer, image, *shift, TRANSLATION_MARGIN).item() <= ROUNDING
+
+
+@pytest.mark.parametrize("key", [key for key in METHODS if LAYERS[key].between and key not in RESAMPLING])
+@settings(max_examples=3)
+@given(field=random_images(48, leading=(1, CHANNELS, HIDDEN_SCALES)), shift=SHIFTS, seed=SEEDS)
+def test_so_do_layers_between_fields(key: str, field: Tensor, shift: tuple[int, int], seed: int) -> None:
+    between = LAYERS[key].between
+    assert between is not None
+    assert translation_error(drawn(between, seed).double(), field, *shift, 20).item() <= ROUNDING
+
+
+@pytest.mark.parametrize("key", RESAMPLING)
+def test_layers_that_resample_do_not_quite(key: str) -> None:
+    """Their error is measured and reported; it is no rounding, and no failure of the layer either."""
+    layer = drawn(lambda: METHODS[key].first_layer(1, 2), 0).double()
+    image = torch.randn(1, 1, 96, 96, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert 1e-6 < translation_error(layer, image, 1, 2, TRANSLATION_MARGIN).item() < 1
+
+
+class Ramp(nn.Module):
+    """A convolution whose response depends on where it is, by one part in a thousand from left to right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 7, padding=3, bias=False)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.conv(image) * torch.linspace(1, 1.001, image.shape[-1], dtype=image.dtype)
+
+
+class Strided(nn.Module):
+    """Every second pixel is forgotten: shifts by an odd number of pixels show it."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        return nn.functional.interpolate(image[..., ::2, ::2], scale_factor=2.0)
+
+
+@pytest.mark.parametrize("violator", [Ramp, Strided])
+def test_a_layer_that_does_not_commute_is_caught(violator: type[nn.Module]) -> None:
+    image = torch.randn(1, 1, 96, 96, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert translation_error(drawn(violator, 0).double(), image, 1, 1, TRANSLATION_MARGIN).item() > 1e6 * ROUNDING
+
+
 # Bad input
 
 
@@ -196,9 +259,21 @@ def test_a_missing_network_is_refused_with_the_reason(row: Method) -> None:
             row.build(network, "released" if part else "paper")
 
 
+@pytest.mark.parametrize("row", METHODS.values(), ids=METHODS)
+def test_a_layer_of_a_missing_network_is_refused_with_the_reason(row: Method) -> None:
+    for network in NETWORKS:
+        if reason := row.lacks(network):
+            with complains(repr(row.key), f"no layer for {network}: {reason}"):
+                row.first_layer(1, 2, network=network)
+        else:
+            assert isinstance(row.first_layer(1, 2, network=network), nn.Module)
+
+
 def test_unknown_networks_and_recipes() -> None:
     with complains("`recipe` (='papre')", "'paper', 'released'"):
         method("cnn").build("mnist", "papre")  # type: ignore[arg-type]
+    with complains("`recipe` (='papre')", "'paper', 'released'"):
+        method("cnn").first_layer(1, 2, "papre")  # type: ignore[arg-type]
     with complains("`network` (='cifar')", "'mnist', 'stl10'"):
         method("cnn").build("cifar")
 
@@ -267,3 +342,5 @@ def test_the_command_refuses_an_unknown_recipe() -> None:
     result = CliRunner().invoke(app, ["methods", "--recipe", "papre"])
     assert result.exit_code == 2
     assert "'papre'" in result.output
+    assert all(recipe in result.output for recipe in RECIPES)
+    assert "Traceback" not in result.output

@@ -1,0 +1,249 @@
+"""The properties of the paper's Table 1, measured on each method's own layer, and its error under translations.
+
+What the table's columns mean here:
+
+- *Equivariance*: Delta of the layer as published (family "own"), at the power of its own step nearest to 2, beside
+  Delta of a plain convolution on the same images.
+- *Admissible scales*: Delta of the layer built for a factor, at that factor, for factors of three families. The
+  caption says that "Grid" are those "which generate images which lie exactly on the initial pixel grid": they leave a
+  whole number of pixels. So integers are on the grid, and the grid is within any; a factor stands in the narrowest
+  family. One that the layer cannot be built for is a row with Delta NaN and the layer's own words in `refused`.
+- *Interscale*: how many other scales of its input a scale of the output depends on, by gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from harness.data.image_sets import image_set
+from harness.methods import method, scales_of
+from harness.records import Cell, Measurement, Scalar
+from harness.run.context import Context
+from harness.run.method_layers import (
+    CHANNELS,
+    COLOURS,
+    HIDDEN_SCALES,
+    layers_of,
+    nearest_scale,
+    plain,
+    vector_angles,
+)
+from sesn import EquivarianceError, ScaleGrid, equivariance_error, rescale, translate
+from sesn.equivariance import compare
+from sesn.models.recipes import known_recipe
+from sesn.probe import call
+
+#: Pixels along each side of the images.
+SIDE = 96
+#: Downscales by family. Even a plain convolution hardly changes below the square root of 2, so none is smaller.
+FAMILIES: dict[str, tuple[float, ...]] = {
+    "integer": (2.0, 3.0, 4.0),
+    "grid": (3 / 2, 12 / 5, 16 / 5),
+    "any": (math.sqrt(2), math.sqrt(5), math.pi),
+}
+#: The published layers are measured near this factor, where a plain convolution fails clearly.
+OCTAVE = 2.0
+#: Translations (down, right) in pixels, and the border that is left out: DSS with dilation 8 sees 32 pixels far.
+SHIFTS = ((1, 0), (2, 3), (5, -4))
+TRANSLATION_MARGIN = 40
+#: In float64 large kernels take long, and what commutes does so on every image.
+TRANSLATION_IMAGES = 4
+
+
+def properties(cell: Cell, context: Context) -> list[Measurement]:
+    """Everything about one method with one draw of weights; one value per image where there are images."""
+    row, layers = method(cell.method), layers_of(cell.method)
+    recipe = known_recipe(str(cell.settings.get("recipe", "paper")))
+    images = _images(cell, context)
+    place = torch.device(context.device)
+
+    def own() -> nn.Module:
+        return drawn(lambda: row.first_layer(COLOURS, CHANNELS, recipe), cell.seed).to(place)
+
+    reference = drawn(lambda: plain(layers.side), cell.seed).to(place)
+    found = list(_published(own(), reference, images))
+    for done, (family, factor) in enumerate(pairs := [(f, x) for f, factors in FAMILIES.items() for x in factors]):
+        context.on_progress((done + 1) / (len(pairs) + 2), f"{family} {factor:.4g}")
+        found += _at_factor(layers.at_step, reference, images, family, factor, cell.seed)
+    exact = own().double()
+    found += [_translated(exact, images, *shift) for shift in SHIFTS]
+    found.append(_interscale(layers.between, cell.seed))
+    context.on_progress(1.0, "done")
+    return found
+
+
+def drawn(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """A module in eval mode with weights drawn by the seed, its biases zero.
+
+    A bias is part of both outputs, so it would inflate the denominator of Delta and hide the error.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = make().eval()
+    for name, parameter in module.named_parameters():
+        if name.rpartition(".")[2] == "bias":
+            nn.init.zeros_(parameter)
+    return module
+
+
+def _images(cell: Cell, context: Context) -> Tensor:
+    """The same images whatever the draw of weights: the two are crossed."""
+    name, count = str(cell.settings["images"]), int(cell.settings["image_count"])
+    return image_set(name, COLOURS, SIDE, SIDE, count, data_root=context.data_root)[0]
+
+
+# Delta
+
+
+def own_factor(grid: ScaleGrid | None) -> float:
+    """The power of the grid's step nearest to an octave; an octave for a layer without scales."""
+    if grid is None or len(grid) == 1:
+        return OCTAVE
+    steps = round(math.log(OCTAVE) / math.log(grid.ratio))
+    return grid.ratio ** min(max(1, steps), len(grid) - 1)
+
+
+def middle_crop(side: int, downscale: float) -> int:
+    """Pixels to leave out at each border: the middle 1/downscale of the side is compared, and at most its half.
+
+    There even a map that was enlarged by the downscale and cropped (SI-ConvNet) still has responses, and what lies past
+    the image is out of sight. It is the same for every method.
+    """
+    small = round(side / downscale)
+    return (small - int(small / max(OCTAVE, downscale))) // 2
+
+
+def layer_error(module: nn.Module, images: Tensor, downscale: float) -> EquivarianceError:
+    """Delta of a method's layer, the group acting on what the layer hands on: map, field, or vectors."""
+    crop, angles = middle_crop(images.shape[-1], downscale), vector_angles(module)
+    if angles is not None:
+        return vector_error(module, angles, images, downscale, crop)
+    return equivariance_error(module, images, 1 / downscale, grid=scales_of(module), crop=crop)
+
+
+def vector_error(
+    module: nn.Module, angles: tuple[float, ...], images: Tensor, downscale: float, crop: int
+) -> EquivarianceError:
+    """Delta of vectors whose angle stands for a scale: on a shrunken image they turn by as many steps as it shrank.
+
+    As scale channels without a partner are left out of a field, so are the vectors here whose scale has none: those of
+    the image that would turn beyond the largest angle, and those of the shrunken image that would come from below the
+    smallest. `all` counts them.
+    """
+    grid = scales_of(module)
+    assert grid is not None
+    steps = round(math.log(downscale) / math.log(grid.ratio))
+    with torch.no_grad():
+        moved = rescale(call(module, images), 1 / downscale)
+        direct = call(module, rescale(images, 1 / downscale))
+        kept = (nearest_scale(moved, _tensor(angles)) < len(angles) - steps) & (
+            nearest_scale(direct, _tensor(angles)) >= steps
+        )
+        turned = _turned(moved, steps * (angles[1] - angles[0]))
+        floor = torch.full((len(images),), math.nan, dtype=torch.float64)  # of the plain convolution's own error
+        whole = compare(turned, direct, 1 / downscale, "map", None, 0, crop, floor)
+        mask = kept.unsqueeze(2)
+        part = compare(turned * mask, direct * mask, 1 / downscale, "map", None, 0, crop, floor)
+    return EquivarianceError(**{**vars(part), "all": whole.all, "kind": "vectors"})
+
+
+def _tensor(values: tuple[float, ...]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _turned(vectors: Tensor, angle: float) -> Tensor:
+    u, v = vectors.unbind(2)
+    cos, sin = math.cos(angle), math.sin(angle)
+    return torch.stack([cos * u - sin * v, sin * u + cos * v], dim=2)
+
+
+def _published(module: nn.Module, reference: nn.Module, images: Tensor) -> Iterator[Measurement]:
+    """The layer as published: Delta, and of a field Delta of every pair of scale channels."""
+    grid = scales_of(module)
+    downscale = own_factor(grid)
+    error = layer_error(module, images, downscale)
+    yield from _compared(error, layer_error(reference, images, downscale), {"family": "own", "downscale": downscale})
+    if error.kind != "field" or grid is None:
+        return
+    for (k, _), values in zip(error.pairs, error.by_scale, strict=True):
+        at: dict[str, Scalar] = {"family": "own, by scale", "downscale": downscale, "scale": grid.sigmas[k]}
+        yield Measurement("delta", tuple(values.tolist()), at)
+
+
+def _at_factor(
+    build: Callable[[float], nn.Module], reference: nn.Module, images: Tensor, family: str, downscale: float, seed: int
+) -> Iterator[Measurement]:
+    at: dict[str, Scalar] = {"family": family, "downscale": downscale}
+    plain_error = layer_error(reference, images, downscale)
+    try:
+        module = drawn(lambda: build(downscale), seed).to(next(reference.parameters()).device)
+    except (TypeError, ValueError) as refusal:
+        yield Measurement("delta", (math.nan,), {**at, "refused": str(refusal)})
+        yield Measurement("delta_cnn", tuple(plain_error.valid.tolist()), at)
+        return
+    yield from _compared(layer_error(module, images, downscale), plain_error, at)
+
+
+def _compared(error: EquivarianceError, plain_error: EquivarianceError, at: dict[str, Scalar]) -> Iterator[Measurement]:
+    """A layer's error beside that of the plain convolution."""
+    values = {
+        "delta": error.valid,
+        "delta_all": error.all,
+        "delta_centred": error.centred,
+        "delta_cnn": plain_error.valid,
+        "floor": plain_error.floor,
+    }
+    for metric, tensor in values.items():
+        yield Measurement(metric, tuple(tensor.tolist()), at)
+    if error.kind == "field":
+        yield Measurement("channels_lost", (float(error.lost),), at)
+
+
+# Translations and scales
+
+
+def translation_error(module: nn.Module, images: Tensor, down: int, right: int, margin: int) -> Tensor:
+    """||T Phi(f) - Phi(T f)||^2 / ||T Phi(f)||^2 of each image, without `margin` pixels at the borders.
+
+    A module that commutes is at the rounding of its dtype.
+    """
+    with torch.no_grad():
+        moved = translate(call(module, images), down, right)
+        direct = call(module, translate(images, down, right))
+    inside = (..., slice(margin, -margin), slice(margin, -margin))
+    difference = (moved - direct)[inside].square().flatten(1).sum(1)
+    return (difference / moved[inside].square().flatten(1).sum(1)).cpu()
+
+
+def _translated(module: nn.Module, images: Tensor, down: int, right: int) -> Measurement:
+    values = translation_error(module, images[:TRANSLATION_IMAGES], down, right, TRANSLATION_MARGIN)
+    return Measurement("translation_error", tuple(values.tolist()), {"down": down, "right": right})
+
+
+def interscale_reach(module: nn.Module, field: Tensor, seed: int = 0) -> int:
+    """The most other scales of a field [b, c, s, h, w] that any one scale of the output has a gradient to."""
+    inputs = field.detach().requires_grad_()
+    output: Tensor = module(inputs)
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)
+    reached = []
+    for k in range(output.shape[2]):
+        (gradient,) = torch.autograd.grad((output * weights)[:, :, k].sum(), inputs, retain_graph=True)
+        seen = gradient.abs().amax(dim=(0, 1, 3, 4)) > 0
+        reached.append(sum(bool(hit) for scale, hit in enumerate(seen) if scale != k))
+    return max(reached)
+
+
+def _interscale(between: Callable[[], nn.Module] | None, seed: int) -> Measurement:
+    """Without scales between layers there is nothing for a filter to see: reach 0, and `scale_axis` says why."""
+    if between is None:
+        return Measurement("interscale_reach", (0.0,), {"scale_axis": False})
+    generator = torch.Generator().manual_seed(seed)
+    # Lengths of vectors are positive, and so are all the features after a ReLU.
+    field = torch.rand(1, CHANNELS, HIDDEN_SCALES, SIDE // 4, SIDE // 4, generator=generator, dtype=torch.float64)
+    reach = interscale_reach(drawn(between, seed).double(), field, seed)
+    return Measurement("interscale_reach", (float(reach),), {"scale_axis": True})
