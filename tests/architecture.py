@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness.progress",
         "harness.records",
         "harness.statistics",
+        "harness.steps",
         "harness.stopwatch",
     ),
     (
