@@ -13,8 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn._recording import casting, recording
-from sesn.algorithms import ALGORITHMS, Axis, compose_kernel, convolution_cost, dense_convolution, separable_convolution
+from sesn._recording import casting
+from sesn.algorithms import (
+    ALGORITHMS,
+    Axis,
+    Work,
+    compose_kernel,
+    convolution_cost,
+    dense_convolution,
+    separable_convolution,
+    spectral_convolution,
+)
 from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import ScaleTask, column_runs
 from sesn.basis import SteerableBasis
@@ -22,8 +31,6 @@ from sesn.constants import ConstantTable, KernelCache, can_cache
 from sesn.scales import ScaleGrid
 
 PaddingMode = Literal["zeros", "circular"]
-#: A recorded graph serves any batch, so its algorithms are chosen for this one.
-USUAL_BATCH = 16
 
 
 class _SteerableConv(nn.Module):
@@ -59,7 +66,7 @@ class _SteerableConv(nn.Module):
         if algorithm == "separable" and not basis.separable:
             raise ValueError(
                 f"`algorithm` (='separable') needs products of one-dimensional functions, which {basis!r} is not; "
-                "use 'dense' or 'auto'"
+                "use 'dense', 'spectral' or 'auto'"
             )
         _checks.float_dtype(dtype)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -108,29 +115,29 @@ class _SteerableConv(nn.Module):
         done = iter(separable.unbind(2) if separable is not None else ())
         slices = field.unbind(2)
         maps = [
-            next(done) if way == "separable" else self._dense_scale(k, slices[start:stop], weight, rows, columns)
+            next(done) if way == "separable" else self._kernel_scale(way, k, slices[start:stop], weight, rows, columns)
             for k, (way, (start, stop)) in enumerate(zip(ways, windows, strict=True))
         ]
         return torch.stack(maps, dim=2)
 
-    def _dense_scale(self, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
+    def _kernel_scale(
+        self, way: str, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis
+    ) -> Tensor:
+        """One scale by the algorithms that take a composed kernel."""
         x = seen[0] if len(seen) == 1 else torch.cat(list(seen), dim=1)
         kernel = self._kernel(scale, weight[:, :, : len(seen)].transpose(1, 2).flatten(1, 2), rows, columns)
-        return dense_convolution(x, kernel, self.bias, rows, columns)
+        convolution = spectral_convolution if way == "spectral" else dense_convolution
+        return convolution(x, kernel, self.bias, rows, columns)
 
     def _axis(self, size: int) -> Axis:
         return Axis.of(size, self.basis.kernel_size, self.stride, self.padding, self.padding_mode == "circular")
 
     def _algorithm_at(self, scale: int, field: Tensor, seen: int, rows: Axis, columns: Axis) -> str:
-        if self.algorithm != "auto" or self.basis.pairs is None:
-            return "dense" if self.algorithm == "auto" else self.algorithm
-        runs = len(column_runs(self.basis.pairs))
-        channels = self.in_channels * seen
-        batch = USUAL_BATCH if recording() else field.shape[0]
-        cost = convolution_cost(
-            batch, channels, self.out_channels, len(self.basis), runs, self.basis.boxes[scale], rows, columns
-        )
-        return cost.cheaper
+        if self.algorithm != "auto":
+            return self.algorithm
+        runs = None if self.basis.pairs is None else len(column_runs(self.basis.pairs))
+        work = Work.on(field, self.in_channels * seen, self.out_channels, rows, columns)
+        return convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper
 
     def _kernel(self, scale: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
         taps = self._table.taps(self, scale, rows, columns)
@@ -166,7 +173,8 @@ class ScaleLift(_SteerableConv):
         padding: "same" (V // 2), "valid" (0) or a number of pixels, V being the basis' kernel size.
         padding_mode: "zeros" or "circular".
         bias: one number per output channel, shared by all scales and positions.
-        algorithm: "auto" picks "dense" or "separable" scale by scale with the cost model of `sesn.algorithms`.
+        algorithm: "auto" picks "dense", "separable" or "spectral" scale by scale, by the cost model of
+            `sesn.algorithms`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Dense, separable and auto against the paper's sum; their gradients; and the ways the separable path saves memory."""
+"""Dense, separable, spectral and auto against the paper's sum; their gradients; how the separable path saves memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import sesn.conv
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn.algorithms import banded, separable
 
-ALGORITHMS = ["dense", "separable", "auto"]
+ALGORITHMS = ["dense", "separable", "spectral", "auto"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,7 +67,7 @@ def test_equals_the_papers_sum_without_gradient(
         assert_near(layer(case.field.to(float64_device)), case.answer(), 1e-11)
 
 
-@pytest.mark.parametrize("algorithm", ["dense", "auto"])
+@pytest.mark.parametrize("algorithm", ["dense", "spectral", "auto"])
 @given(data=st.data(), sigmas=slow.sigma_lists())
 def test_any_function_equals_the_papers_sum(algorithm: str, data: st.DataObject, sigmas: list[float]) -> None:
     a, b = data.draw(st.floats(-1, 1)), data.draw(st.floats(-1, 1))
@@ -88,7 +88,7 @@ def test_any_function_equals_the_papers_sum(algorithm: str, data: st.DataObject,
 
 @given(case=slow.cases(), data=st.data())
 def test_any_mixture_of_algorithms_over_the_scales_is_exact(case: slow.Case, data: st.DataObject) -> None:
-    ways = data.draw(st.lists(st.sampled_from(["dense", "separable"]), min_size=3, max_size=3))
+    ways = data.draw(st.lists(st.sampled_from(["dense", "separable", "spectral"]), min_size=3, max_size=3))
     layer = case.layer("auto")
     layer._algorithm_at = lambda scale, *_: ways[scale]
     assert_near(layer(case.field), case.answer(), 1e-11)
@@ -122,7 +122,7 @@ def gradient_case(kind: str, mode: Any, algorithm: Any, size: tuple[int, int]) -
     return lambda x, w, b: torch.func.functional_call(layer, {"weight": w, "bias": b}, (x,)), inputs
 
 
-@pytest.mark.parametrize("algorithm", ["dense", "separable"])
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])
 @pytest.mark.parametrize("mode", ["zeros", "circular"])
 @pytest.mark.parametrize("kind", ["lift", "conv"])
 def test_first_derivatives(kind: str, mode: str, algorithm: str) -> None:
@@ -130,7 +130,7 @@ def test_first_derivatives(kind: str, mode: str, algorithm: str) -> None:
     assert torch.autograd.gradcheck(function, inputs)
 
 
-@pytest.mark.parametrize("algorithm", ["dense", "separable"])
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])
 @pytest.mark.parametrize("mode", ["zeros", "circular"])
 @pytest.mark.parametrize("kind", ["lift", "conv"])
 def test_second_derivatives(kind: str, mode: str, algorithm: str) -> None:
@@ -162,16 +162,18 @@ def assert_all_near(actual: list[torch.Tensor], expected: list[torch.Tensor]) ->
         assert_near(a, e.detach(), 1e-11)
 
 
+@pytest.mark.parametrize("algorithm", ["separable", "spectral"])
 @given(case=slow.cases())
-def test_both_algorithms_have_the_same_gradients(case: slow.Case) -> None:
+def test_all_algorithms_have_the_same_gradients(algorithm: str, case: slow.Case) -> None:
     everything = ("field", "weight", "bias")
-    assert_all_near(gradients(case, "separable", *everything), gradients(case, "dense", *everything))
+    assert_all_near(gradients(case, algorithm, *everything), gradients(case, "dense", *everything))
 
 
+@pytest.mark.parametrize("algorithm", ["separable", "spectral"])
 @pytest.mark.parametrize("wanted", ["field", "weight"])
 @given(case=slow.cases())
-def test_a_gradient_may_be_asked_for_alone(wanted: str, case: slow.Case) -> None:
-    assert_all_near(gradients(case, "separable", wanted), gradients(case, "dense", wanted))
+def test_a_gradient_may_be_asked_for_alone(wanted: str, algorithm: str, case: slow.Case) -> None:
+    assert_all_near(gradients(case, algorithm, wanted), gradients(case, "dense", wanted))
 
 
 # How the separable path saves memory
@@ -242,17 +244,18 @@ def test_long_lines_in_blocks_equal_one_product(block: int, case: slow.Case) -> 
     ("basis", "channels", "size", "expected"),
     [
         (basis_a(ScaleGrid([3.0]), None, 3, window="wide", max_total_order=2), 32, 28, "separable"),
-        (basis_b(ScaleGrid([1.7]), 7, 7), 32, 28, "dense"),
+        (basis_b(ScaleGrid([0.7]), 3, 3), 32, 28, "dense"),
+        (basis_b(ScaleGrid([5.1]), 15, 7, mult=1.5), 32, 14, "spectral"),
     ],
-    ids=["few functions in a wide window", "49 functions on a 7 x 7 box"],
+    ids=["few functions in a wide window", "nine functions on a 3 x 3 box", "49 functions on a 15 x 15 box"],
 )
 def test_auto_takes_the_cheaper_way(
     basis: SteerableBasis, channels: int, size: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = []
-    for name in ("dense_convolution", "separable_convolution"):
+    for name in ("dense_convolution", "separable_convolution", "spectral_convolution"):
         way = getattr(sesn.conv, name)
         monkeypatch.setattr(sesn.conv, name, lambda *a, _n=name, _w=way: taken.append(_n) or _w(*a))
     layer = ScaleConv(channels, channels, basis)
-    layer(torch.zeros(1, channels, 1, size, size))
+    layer(torch.zeros(16, channels, 1, size, size))
     assert taken == [f"{expected}_convolution"]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import sesn.conv
 from sesn import ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, basis_a, basis_b
 
-ALGORITHMS = ["dense", "separable"]
+ALGORITHMS = ["dense", "separable", "spectral"]
 seeds = st.integers(0, 2**16)
 
 

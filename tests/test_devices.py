@@ -63,7 +63,7 @@ OTHERS: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ["dense", "separable", "auto"])
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral", "auto"])
 @pytest.mark.parametrize("name", STEERABLE)
 def test_steerable_layers_stay_on_their_device(name: str, algorithm: str, home: torch.device) -> None:
     make, shape = STEERABLE[name]
@@ -76,7 +76,7 @@ def test_other_layers_stay_on_their_device(name: str, home: torch.device) -> Non
     assert train_and_evaluate(make(device=home), shape, home).operations > 0
 
 
-@pytest.mark.parametrize("algorithm", ["dense", "separable"])
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])
 def test_a_moved_layer_leaves_nothing_behind(algorithm: Any, home: torch.device) -> None:
     layer = ScaleConv(2, 3, NARROW, interscale=2, algorithm=algorithm).eval()
     with torch.no_grad():
@@ -140,7 +140,7 @@ def test_the_meta_device_alone_would_not_see_it() -> None:
 # What is kept is kept per size, device and dtype
 
 
-@pytest.mark.parametrize("algorithm", ["dense", "separable"])
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])
 def test_constants_are_built_once(algorithm: Any, monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
     built: list[int] = []
     keep = sesn.constants.ConstantTable._keep
@@ -176,7 +176,7 @@ def test_a_new_weight_at_an_old_address_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="autocast is for CUDA")
-@pytest.mark.parametrize("algorithm", ["dense", "separable", "auto"])
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral", "auto"])
 def test_autocast_computes_in_half_precision_and_leaves_no_trace(algorithm: Any) -> None:
     layer = ScaleConv(2, 3, NARROW, interscale=2, algorithm=algorithm, device="cuda")
     field = torch.rand(FIELD, device="cuda")

@@ -30,7 +30,7 @@ from sesn import (
     basis_b,
 )
 
-ALGORITHMS = ["dense", "separable"]
+ALGORITHMS = ["dense", "separable", "spectral"]
 GRID = ScaleGrid([0.9, 1.3, 1.8])
 A, B = basis_a(GRID, 7, 2), basis_b(GRID, 7, 3)
 ANY = SteerableBasis.from_function(lambda x, y: torch.exp(-(x**2) - y**2 + x * y), GRID, 7)
