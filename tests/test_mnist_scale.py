@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,17 +107,11 @@ def test_each_image_has_its_own_factor_drawn_after_an_angle() -> None:
 
 
 def test_the_fixed_point_is_half_a_pixel_off_the_centre() -> None:
-    """A bright square about 14.5 stays about 14.5, and outside the shrunk frame all is 0."""
-    image = torch.zeros(1, 28, 28, dtype=torch.uint8)
-    image[:, 10:19, 10:19] = 255
-    small = shrunk(image, [1 / 3])[0]
-    lit = small.nonzero()
-    assert lit.float().mean(dim=0).tolist() == [14.0, 14.0]  # the pixel [14, 15)
-    full = shrunk(torch.full((1, 28, 28), 255, dtype=torch.uint8), [0.5])[0]
-    # Sources (o + 1/2 - 14.5) * 2 + 14.5 in [0, 28): pixels 7..20.
-    expected = torch.zeros(28, 28, dtype=torch.uint8)
-    expected[7:21, 7:21] = 255
-    assert torch.equal(full, expected)
+    """At factor 1/2 about 14.5, pixel o shows (o + 1/2 - 14.5) * 2 + 14.5, the middle of pixel 2 o - 14, unfiltered."""
+    images = digits().images[:3]
+    expected = torch.zeros_like(images)
+    expected[:, 7:21, 7:21] = images[:, ::2, ::2]
+    assert torch.equal(shrunk(images, [0.5] * 3), expected)
 
 
 def test_factor_one_changes_nothing() -> None:
@@ -214,6 +210,25 @@ def test_a_file_with_other_content_or_an_object_in_it_is_made_anew(tmp_path: Pat
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     assert cached({}, lambda: {"x": torch.ones(1)}, tmp_path / "file" / "cache")["x"].tolist() == [1]
+
+
+WRITER = """
+import sys, torch
+from pathlib import Path
+from harness.data import cache
+label, value = "shared", {"x": torch.arange(50_000)}
+for _ in range(100):
+    cache._write(Path(sys.argv[1]) / "shared.npz", label, value)
+    found = cache._read(Path(sys.argv[1]) / "shared.npz", label)
+    assert found is not None and torch.equal(found["x"], value["x"])
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_may_write_the_same_file_while_they_read_it(tmp_path: Path) -> None:
+    processes = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)]) for _ in range(2)]
+    assert [process.wait(120) for process in processes] == [0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["shared.npz"]
 
 
 def test_nothing_is_left_of_a_maker_that_fails(tmp_path: Path) -> None:
