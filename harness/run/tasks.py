@@ -1,0 +1,75 @@
+"""What is learnt: images with their classes, and how a batch of them becomes the network's input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from harness.data.augment import mnist_batch, stl10_batch
+from harness.data.labelled import LabelledImages
+from harness.data.mnist_scale import mnist_scale
+from harness.data.stl10 import stl10
+from harness.records import Cell
+
+#: uint8 images -> the network's input; with a generator after random changes.
+Batch = Callable[[Tensor, torch.Generator | None], Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Images in memory, and what is done to a batch of them.
+
+    Attributes:
+        train, test: the two sets.
+        batch: normalises a batch; with a generator it augments it first.
+        augmented: whether training batches are given a generator.
+        validation: chooses the epoch that counts; None: the last one does.
+    """
+
+    train: LabelledImages
+    test: LabelledImages
+    batch: Batch
+    augmented: bool
+    validation: LabelledImages | None = None
+
+
+def first(images: LabelledImages, count: int) -> LabelledImages:
+    """The first `count` images, under a name that says so; all of them if there are no more."""
+    if count < 1:
+        raise ValueError(f"`count` (={count}) must be at least 1; training and testing need images")
+    if count >= len(images):
+        return images
+    return LabelledImages(images.images[:count], images.labels[:count], f"the first {count} of {images.name}")
+
+
+def mnist_task(cell: Cell, root: Path | None) -> Task:
+    """The cell's realisation of MNIST-scale, or the beginning of it; never more images to validate than to train."""
+    settings = cell.settings
+    realisation = mnist_scale(cell.seed, str(settings["data"]), root)  # type: ignore[arg-type]
+    count = int(settings["train_images"])
+    return Task(
+        train=first(realisation.train, count),
+        test=first(realisation.test, int(settings["test_images"])),
+        batch=mnist_batch,
+        augmented=bool(settings["augmented"]),
+        validation=first(realisation.val, count),
+    )
+
+
+def stl10_task(cell: Cell, root: Path | None) -> Task:
+    """STL-10's labelled images, or the first of them; there is no validation set."""
+    train, test = (_stl10_split(name, int(cell.settings[f"{name}_images"]), root) for name in ("train", "test"))
+    return Task(train=train, test=test, batch=stl10_batch, augmented=True)
+
+
+def _stl10_split(name: str, count: int, root: Path | None) -> LabelledImages:
+    split = stl10(name, root)  # type: ignore[arg-type]
+    numbers = torch.arange(min(count, len(split)))
+    chosen = LabelledImages(split.images(numbers), split.labels()[numbers], split.description)
+    if len(chosen) == len(split):
+        return chosen
+    return LabelledImages(chosen.images, chosen.labels, f"the first {len(chosen)} of {split.description}")

@@ -1,0 +1,288 @@
+"""The training loop: steps, epochs, the epoch that counts, and going on after an interruption as if there was none.
+
+All random numbers are drawn anew for each epoch or step from a seed that names it, so a checkpoint has no generator to
+remember, and a run that was killed gives the bits of one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from harness.data.labelled import LabelledImages
+from harness.run.checkpoints import Checkpoint, Snapshot, Unusable
+from harness.run.context import Progress
+from harness.run.numerics import Numerics, generator, seed_of
+from harness.run.schedules import Recipe
+from harness.run.tasks import Batch, Task
+from harness.run.team import Team
+from sesn.models import unused_parameters
+
+#: A run loses at most this much when it is killed, and a step.
+CHECKPOINT_SECONDS = 60.0
+#: Enough to keep a processor busy, few enough for the memory of one.
+EVALUATION_BATCH = 128
+
+#: What else is measured on the way: (network in eval mode, epochs behind it) -> measurements as plain JSON.
+Probe = Callable[[nn.Module, int], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained, on what, how, and what is measured on the way."""
+
+    network: nn.Module
+    task: Task
+    recipe: Recipe
+    probe: Probe | None = None
+
+
+@dataclass
+class Diary:
+    """How far a run is and what it saw: all that a checkpoint keeps beside tensors.
+
+    Attributes:
+        epoch, step: whole epochs behind, and steps of the next one.
+        loss, seconds: of that next epoch so far: summed over images, and spent in steps.
+        curves: one number per epoch, by metric.
+        probed: what the probe measured.
+        best_epoch: how many epochs were behind when the validation error was first at its least; 0 if never asked.
+        scaler: the state of the gradients' scale in mixed precision.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    seconds: float = 0.0
+    curves: dict[str, list[float]] = field(default_factory=dict)
+    probed: list[dict[str, Any]] = field(default_factory=list)
+    best_epoch: int = 0
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+    def note(self, metric: str, value: float) -> None:
+        """Add an epoch's number to a curve."""
+        self.curves.setdefault(metric, []).append(value)
+
+
+class Trainer:
+    """One network being trained.
+
+    Args:
+        job: what is trained.
+        numerics: the arithmetic.
+        seed: of everything drawn.
+        device: where.
+        team: with whom.
+        checkpoint: what to go on from and to write; None keeps nothing.
+        on_progress: told after every step.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        numerics: Numerics,
+        seed: int,
+        device: torch.device,
+        team: Team,
+        checkpoint: Checkpoint | None,
+        on_progress: Progress,
+    ) -> None:
+        self.job, self.numerics, self.seed, self.device = job, numerics, seed, device
+        self.team, self.checkpoint, self.on_progress = team, checkpoint, on_progress
+        check_batches(len(job.task.train), job.recipe.batch, team.size)
+        for name in unused_parameters(job.network):  # else ranks would wait for gradients that never come
+            job.network.get_parameter(name).requires_grad_(False)
+        self.network = numerics.prepared(job.network, device)
+        trained = [weight for weight in self.network.parameters() if weight.requires_grad]
+        self.optimizer = job.recipe.optimizer(trained)
+        self.scaler = torch.amp.GradScaler("cuda", enabled=numerics.precision == "amp")
+        self.diary = Diary()
+        self.best: dict[str, Tensor] = {}
+        self._saved = time.monotonic()
+
+    @property
+    def epochs(self) -> int:
+        """How many there are to be."""
+        return self.job.recipe.schedule.epochs
+
+    def run(self) -> None:
+        """Train to the end, from the checkpoint if there is one."""
+        self._resume()
+        joined = self.team.joined(self.network)
+        if (self.diary.epoch, self.diary.step) == (0, 0):
+            self._probe()
+        while self.diary.epoch < self.epochs:
+            self._train_epoch(joined)
+            self._close_epoch()
+
+    def take_best(self) -> None:
+        """Give the network the weights of the epoch that counts."""
+        if self.best:
+            self.network.load_state_dict(self.best)
+
+    def error(self, images: LabelledImages) -> float:
+        """The percentage of images that the network gets wrong."""
+        return error_percentage(self.network, images, self.job.task.batch, self.numerics, self.device)
+
+    # --- an epoch
+
+    def _train_epoch(self, joined: nn.Module) -> None:
+        """The epoch's steps, or those that are left of it."""
+        diary = self.diary
+        joined.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.job.recipe.schedule.rate_at(diary.epoch)
+        count = len(self.job.task.train)
+        order = torch.randperm(count, generator=generator(self.seed, "order", diary.epoch))
+        batches = torch.split(order, self.job.recipe.batch)
+        while diary.step < len(batches):
+            begin = time.perf_counter()
+            diary.loss += self._step(joined, batches[diary.step])
+            diary.seconds += time.perf_counter() - begin
+            diary.step += 1
+            self._save(at_most_every=CHECKPOINT_SECONDS)
+            seen = min(diary.step * self.job.recipe.batch, count)
+            fraction = (diary.epoch + diary.step / len(batches)) / self.epochs
+            self.on_progress(fraction, f"epoch {diary.epoch + 1}/{self.epochs}, loss {diary.loss / seen:.3f}")
+
+    def _step(self, joined: nn.Module, numbers: Tensor) -> float:
+        """One step on the images of these numbers; returns the sum of their losses."""
+        moment = (self.diary.epoch, self.diary.step)
+        inputs, labels = self._batch(numbers, moment)
+        torch.manual_seed(seed_of(self.seed, "dropout", *moment, self.team.rank))
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.numerics.autocast():
+            summed = functional.cross_entropy(joined(inputs), labels, reduction="sum")
+        loss = float(self.team.total(summed.detach()))
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the training loss is {loss} at epoch {moment[0] + 1}, step {moment[1] + 1}: training diverged; "
+                "lower `rate`, or look for what the network makes of its input"
+            )
+        # Ranks' gradients are averaged, whatever their shares: so each counts its images' part of the whole batch.
+        self.scaler.scale(summed * (self.team.size / len(numbers))).backward()  # type: ignore[no-untyped-call]
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss
+
+    def _batch(self, numbers: Tensor, moment: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """This process's share; every rank changes the whole batch at random, so that none depends on their number."""
+        task = self.job.task
+        images, labels = task.train[numbers]
+        draws = generator(self.seed, "augmentation", *moment) if task.augmented else None
+        inputs = self.team.share(task.batch(images, draws)).to(self.device)
+        return self.numerics.laid_out(inputs), self.team.share(labels).to(self.device)
+
+    def _close_epoch(self) -> None:
+        """Note what the epoch gave, and whether it is the best so far."""
+        diary = self.diary
+        diary.note("train_loss", diary.loss / len(self.job.task.train))
+        diary.note("learning_rate", self.job.recipe.schedule.rate_at(diary.epoch))
+        diary.note("epoch_time", diary.seconds)
+        diary.epoch, diary.step, diary.loss, diary.seconds = diary.epoch + 1, 0, 0.0, 0.0
+        if self.team.rank == 0:
+            self._validate()
+            self._probe()
+            self._save()
+
+    def _validate(self) -> None:
+        if self.job.task.validation is None:
+            return
+        error = self.error(self.job.task.validation)
+        if error < min(self.diary.curves.get("validation_error", [math.inf])):
+            self.diary.best_epoch = self.diary.epoch
+            self.best = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self.diary.note("validation_error", error)
+
+    def _probe(self) -> None:
+        if self.job.probe is not None and self.team.rank == 0:
+            self.diary.probed += self.job.probe(self.network.eval(), self.diary.epoch)
+
+    # --- going on
+
+    def _save(self, at_most_every: float = 0.0) -> None:
+        if self.checkpoint is None or self.team.rank or time.monotonic() - self._saved < at_most_every:
+            return
+        self.diary.scaler = self.scaler.state_dict()
+        self.checkpoint.write(Snapshot(self._tensors(), asdict(self.diary)))
+        self._saved = time.monotonic()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        states = self.optimizer.state_dict()["state"]
+        tensors = {f"network.{name}": value for name, value in self.network.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        for number, state in states.items():
+            tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items() if value is not None}
+        return tensors
+
+    def _resume(self) -> None:
+        snapshot = self.checkpoint.read() if self.checkpoint is not None else None
+        if snapshot is None or self.checkpoint is None:
+            return
+        try:
+            self._restore(snapshot)
+        except Unusable as reason:
+            self.checkpoint.refuse(reason)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        """Take the state over, after it has been seen to fit."""
+        network, best = (_under(prefix, snapshot) for prefix in ("network", "best"))
+        expected = {name: value.shape for name, value in self.network.state_dict().items()}
+        for weights in (network, best) if best else (network,):
+            if {name: value.shape for name, value in weights.items()} != expected:
+                raise Unusable("its tensors are not those of this network")
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under("optimizer", snapshot).items():
+            number, _, what = name.partition(".")
+            states.setdefault(int(number), {})[what] = value
+        self.diary = Diary(**snapshot.notes)
+        self.network.load_state_dict(network)
+        self.best = {name: value.to(self.device) for name, value in best.items()}
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": states})
+        self.scaler.load_state_dict(self.diary.scaler)
+
+
+def _under(prefix: str, snapshot: Snapshot) -> dict[str, Tensor]:
+    """The tensors whose names begin with the prefix and a point, by the rest of their names."""
+    return {
+        name.removeprefix(f"{prefix}."): value
+        for name, value in snapshot.tensors.items()
+        if name.startswith(f"{prefix}.")
+    }
+
+
+def error_percentage(
+    network: nn.Module, images: LabelledImages, batch: Batch, numerics: Numerics, device: torch.device
+) -> float:
+    """The percentage of images whose highest score is another class's, in eval mode and float32."""
+    network.eval()
+    wrong = 0
+    with torch.inference_mode():
+        for numbers in torch.split(torch.arange(len(images)), EVALUATION_BATCH):
+            pixels, labels = images[numbers]
+            scores = network(numerics.laid_out(batch(pixels, None).to(device)))
+            wrong += int((scores.argmax(1).cpu() != labels).sum())
+    return 100 * wrong / len(images)
+
+
+def check_batches(images: int, batch: int, ranks: int) -> None:
+    """Batch norm needs two images on every rank, in the last batch of an epoch too."""
+    smallest = images % batch or min(images, batch)
+    if smallest < 2 * ranks:
+        raise ValueError(
+            f"`batch` (={batch}) must leave at least {2 * ranks} of the {images} training images for the last batch, "
+            f"two for each process, but leaves {smallest}; use another `batch` or another number of images"
+        )
+
+
+def checkpoint_in(scratch: Path | None, run: str) -> Checkpoint | None:
+    """The checkpoint of a run in the folder for it; None without a folder."""
+    return Checkpoint(scratch / "training.safetensors", run) if scratch is not None else None
