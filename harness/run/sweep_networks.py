@@ -1,0 +1,124 @@
+"""The networks whose Delta is swept: random weights, no biases, and a nonlinearity or none after every layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from harness.records import Scalar
+from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
+from sesn.nonlinearity import BandlimitedReLU
+
+COLOURS = 3
+#: Type A has orders 0..2 along each axis, nine functions; `total_order` may leave out the highest.
+ORDERS = 3
+#: All three commute with a positive factor.
+NONLINEARITIES: dict[str, Callable[[], nn.Module]] = {
+    "linear": nn.Identity,
+    "relu": nn.ReLU,
+    "bandlimited": BandlimitedReLU,
+}
+
+
+class Layer(nn.Module):
+    """A convolution, a nonlinearity, and a scalar that is the same for every image and branch.
+
+    Biases are zero and the nonlinearities homogeneous, so the scalar leaves Delta as it is: it only keeps the numbers
+    of a deep network within the range of floating point.
+    """
+
+    gain: Tensor
+
+    def __init__(self, convolution: nn.Module, nonlinearity: nn.Module) -> None:
+        super().__init__()
+        self.convolution = convolution
+        self.nonlinearity = nonlinearity
+        self.register_buffer("gain", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Image or field to field."""
+        return self.gain * self.nonlinearity(self.convolution(x))  # type: ignore[no-any-return]
+
+
+class CopiedAlongScale(nn.Module):
+    """An image copied along the scale axis, then one interscale layer: truncation and nothing else."""
+
+    def __init__(self, convolution: ScaleConv) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Image to field."""
+        scales = len(self.convolution.grid)
+        return self.convolution(image[:, :, None].expand(-1, -1, scales, -1, -1))  # type: ignore[no-any-return]
+
+
+def kernels(settings: Mapping[str, Scalar]) -> SteerableBasis:
+    """The functions that a cell names.
+
+    Wide windows reach `half_width` sigmas; published ones have the sides that the released code gives to V =
+    `kernel_size`.
+    """
+    grid = ScaleGrid.geometric(float(settings["smallest_sigma"]), float(settings["step"]), int(settings["scales"]))
+    order = int(settings["total_order"])
+    if settings["window"] == "published":
+        return basis_a(grid, int(settings["kernel_size"]), ORDERS, max_total_order=order)
+    if settings["window"] != "wide":
+        raise ValueError(f"`window` (={settings['window']!r}) must be 'published' or 'wide'")
+    reach = float(settings["half_width"])
+    pairs = basis_a(grid, None, ORDERS, window="wide", max_total_order=order).pairs
+    return SteerableBasis(grid, [2 * math.ceil(reach * sigma) + 1 for sigma in grid], pairs=pairs)
+
+
+def deep_network(settings: Mapping[str, Scalar], seed: int, layers: int) -> nn.Sequential:
+    """A lift and `layers` - 1 convolutions; a shallower network of the same seed is the beginning of a deeper one."""
+    basis, channels, draws = kernels(settings), int(settings["channels"]), torch.Generator().manual_seed(seed)
+    network = nn.Sequential()
+    for depth in range(layers):
+        convolution: ScaleLift | ScaleConv = (
+            ScaleConv(channels, channels, basis, interscale=int(settings.get("extent", 1)), bias=False)
+            if depth
+            else ScaleLift(COLOURS, channels, basis, bias=False)
+        )
+        network.append(Layer(drawn(convolution, draws), nonlinearity(settings)))
+    return network.eval()
+
+
+def interscale_network(settings: Mapping[str, Scalar], seed: int) -> nn.Sequential:
+    """One interscale layer on an image that is the same at all scales."""
+    channels, extent = int(settings["channels"]), int(settings["extent"])
+    convolution = ScaleConv(COLOURS, channels, kernels(settings), interscale=extent, bias=False)
+    drawn(convolution, torch.Generator().manual_seed(seed))
+    return nn.Sequential(Layer(CopiedAlongScale(convolution), nonlinearity(settings))).eval()
+
+
+def drawn(convolution: ScaleLift | ScaleConv, draws: torch.Generator) -> ScaleLift | ScaleConv:
+    """The layer with normal weights of variance 1 / fan-in."""
+    weight = convolution.weight
+    with torch.no_grad():
+        weight.copy_(torch.randn(weight.shape, generator=draws) / math.sqrt(weight[0].numel()))
+    return convolution
+
+
+def nonlinearity(settings: Mapping[str, Scalar]) -> nn.Module:
+    """The one that a cell names."""
+    name = str(settings["nonlinearity"])
+    if name not in NONLINEARITIES:
+        raise ValueError(f"`nonlinearity` (={name!r}) must be one of {', '.join(NONLINEARITIES)}")
+    return NONLINEARITIES[name]()
+
+
+@torch.no_grad()
+def calibrate(network: nn.Sequential, images: Tensor) -> None:
+    """Set the layers' scalars so that each puts out a root mean square of 1 on these images, and freeze them."""
+    x = images
+    for layer in network:
+        assert isinstance(layer, Layer)
+        layer.gain.fill_(1.0)
+        x = layer(x)
+        root_mean_square = float(x.to(torch.float64).square().mean().sqrt())
+        layer.gain.fill_(1 / root_mean_square if root_mean_square > 0 else 1.0)
+        x = x * layer.gain
