@@ -51,7 +51,7 @@ OCTAVE = 2.0
 SHIFTS = ((1, 0), (2, 3), (5, -4))
 TRANSLATION_MARGIN = 40
 #: In float64 large kernels take long, and what commutes does so on every image.
-TRANSLATION_IMAGES = 4
+TRANSLATION_IMAGES = 2
 
 
 def properties(cell: Cell, context: Context) -> list[Measurement]:

@@ -1,0 +1,206 @@
+"""The paper's Table 1 beside what was measured: every mark with its number, and whether they agree. All computed.
+
+The rule, for every method and family alike: Delta is *small* if it is at most SMALL times that of a plain convolution
+on the same images. Delta is a squared distance, so the output is then at least twice as near to the rescaled one.
+
+- *Equivariance* is the rule at the method's own, published scales.
+- *Admissible scales* is the widest of the families that the method can be built for with a small Delta; those within it
+  must hold as well. A method whose Delta is small nowhere can only be asked which factors it can be built for, which is
+  all that the paper's mark can mean for the methods that it calls not equivariant: the mark is in brackets then.
+- *Interscale* is whether a scale of the output has a gradient to another scale of the input.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+
+from harness.methods import METHODS
+from harness.report.summaries import summarised
+
+#: At most this part of the plain convolution's Delta is small.
+SMALL = 1 / 4
+#: The families from the narrowest to the widest, and the paper's words for them.
+FAMILIES = {"integer": "Integer", "grid": "Grid", "any": "Any"}
+#: The columns of the paper's table that are measured.
+QUESTIONS = ("equivariance", "admissible", "interscale")
+NONE = "none"
+COLUMNS = (
+    *("method", "label", "approach", "delta", "delta_cnn", "ratio"),
+    *("ratio_integer", "ratio_grid", "ratio_any", "worst_ratio", "worst_downscale", "built", "refused"),
+    *("reach", "translation_error"),
+    *(f"{question}_{part}" for question in QUESTIONS for part in ("paper", "measured", "agree")),
+)
+
+
+def property_frame(rows: Any, paper: Any) -> Any:
+    """One line per method of the rows, in the order of METHODS.
+
+    Args:
+        rows: measured rows of the experiment "properties", as `harness.run.properties` makes them.
+        paper: the published marks (method, equivariance, admissible, approach, interscale).
+    """
+    ratios = factor_ratios(rows)
+    lines = [
+        _line(key, rows[rows["method"] == key], ratios[ratios["method"] == key], paper[paper["method"] == key])
+        for key in METHODS
+        if (rows["method"] == key).any()
+    ]
+    return pd.DataFrame(lines, columns=list(COLUMNS))
+
+
+def factor_ratios(rows: Any) -> Any:
+    """Per method, family and downscale: the medians of Delta and of the plain convolution's, and their ratio."""
+    by = ["method", "family", "downscale"]
+    known = rows[rows["metric"].isin(["delta", "delta_cnn"]) & rows["family"].isin(["own", *FAMILIES])]
+    medians = summarised(known, [*by, "metric"]).pivot(index=by, columns="metric", values="median")
+    return medians.assign(ratio=medians["delta"] / medians["delta_cnn"]).reset_index()
+
+
+def is_small(ratio: float) -> bool:
+    """The rule; what could not be measured is not small."""
+    return ratio <= SMALL
+
+
+def admissible(ratios: dict[str, float], built: dict[str, bool]) -> str:
+    """The widest family that holds with all those within it; in brackets if it is by building alone."""
+    small = {family: built[family] and is_small(ratios[family]) for family in FAMILIES}
+    if any(small.values()) or not any(built.values()):
+        return _widest(small)
+    return f"({_widest(built)})"
+
+
+def _widest(holds: dict[str, bool]) -> str:
+    mark = NONE
+    for family, word in FAMILIES.items():
+        if not holds[family]:
+            break
+        mark = word
+    return mark
+
+
+def _line(key: str, rows: Any, ratios: Any, paper: Any) -> dict[str, Any]:
+    own = ratios[ratios["family"] == "own"].iloc[0]
+    families = {family: ratios[ratios["family"] == family] for family in FAMILIES}
+    typical = {family: _median(part["ratio"]) for family, part in families.items()}
+    built = {family: bool(part["delta"].notna().all()) for family, part in families.items()}
+    worst = ratios[ratios["family"].isin(list(FAMILIES))].sort_values("ratio").dropna(subset=["ratio"]).iloc[-1:]
+    reach = rows[rows["metric"] == "interscale_reach"]["value"].max()
+    measured = {
+        "equivariance": "yes" if is_small(own["ratio"]) else "no",
+        "admissible": admissible(typical, built),
+        "interscale": "yes" if reach > 0 else "no",
+    }
+    return {
+        "method": key,
+        "label": METHODS[key].label,
+        "approach": METHODS[key].source.approach,
+        **{name: float(own[name]) for name in ("delta", "delta_cnn", "ratio")},
+        **{f"ratio_{family}": value for family, value in typical.items()},
+        "worst_ratio": float(worst["ratio"].sum()) if len(worst) else math.nan,
+        "worst_downscale": float(worst["downscale"].sum()) if len(worst) else math.nan,
+        "built": _widest(built),
+        "refused": _refusal(rows),
+        "reach": int(reach),
+        "translation_error": _median(rows[rows["metric"] == "translation_error"]["value"]),
+        **_marks(measured, paper),
+    }
+
+
+def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
+    """The paper's mark, the measured one, and yes or no; nothing where the paper has no such row."""
+    marks: dict[str, str] = {}
+    for question, mark in measured.items():
+        published = str(paper[question].iloc[0]) if len(paper) else ""
+        same = "yes" if mark.strip("()") == published else "no"
+        marks |= {
+            f"{question}_paper": published,
+            f"{question}_measured": mark,
+            f"{question}_agree": same if published else "",
+        }
+    return marks
+
+
+def _refusal(rows: Any) -> str:
+    """The layer's own words about the first factor that it could not be built for."""
+    words = list(rows["refused"].dropna()) if "refused" in rows else []
+    return str(words[0]) if words else ""
+
+
+def _median(values: Any) -> float:
+    """NaN if any is, as everywhere."""
+    return float(values.median(skipna=False)) if len(values) else math.nan
+
+
+# For reading
+
+
+#: The headings of the table, and what stands under them.
+TEXT_COLUMNS = (
+    *("method", "equivariant?", "Δ/Δ CNN", "agrees"),
+    *("admissible scales", "integer", "grid", "any", "agrees "),
+    *("interscale?", "scales seen", " agrees "),
+    "translation",
+)
+
+
+def property_text(frame: Any) -> Any:
+    """The table as text: `paper → measured` for every mark, the numbers behind it, and whether they agree."""
+    lines = [_text(line) for line in frame.to_dict("records")]
+    return pd.DataFrame(lines, columns=list(TEXT_COLUMNS))
+
+
+def _text(line: dict[str, Any]) -> tuple[str, ...]:
+    equivariance, scales, interscale = (_arrow(line, question) for question in QUESTIONS)
+    return (
+        *(line["label"], equivariance, f"{_number(line['delta'])}/{_number(line['delta_cnn'])}"),
+        line["equivariance_agree"] or "–",
+        *(scales, *(_number(line[f"ratio_{family}"]) for family in FAMILIES), line["admissible_agree"] or "–"),
+        *(interscale, str(line["reach"]), line["interscale_agree"] or "–"),
+        f"{line['translation_error']:.0e}" if line["translation_error"] else "0",
+    )
+
+
+def _arrow(line: dict[str, Any], question: str) -> str:
+    published, measured = line[f"{question}_paper"], line[f"{question}_measured"]
+    return f"{published} → {measured}" if published else measured
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2g}"
+
+
+def property_table(frame: Any) -> Table:
+    """For a terminal; disagreements stand out."""
+    table = Table(title="Table 1, measured (paper → measured)", box=None, padding=(0, 1), title_justify="left")
+    for name in TEXT_COLUMNS:
+        table.add_column(name.strip(), no_wrap=name in ("method", "Δ/Δ CNN"))
+    for line in property_text(frame).itertuples(index=False):
+        table.add_row(
+            *(f"[bold red]{text}[/]" if text == "no" and i in _AGREES else text for i, text in enumerate(line))
+        )
+    table.caption = "\n".join(property_notes(frame))
+    table.caption_justify = "left"
+    return table
+
+
+_AGREES = frozenset(i for i, name in enumerate(TEXT_COLUMNS) if name.strip() == "agrees")
+
+
+def _coloured(text: str, says_whether: bool) -> str:
+    return f"[bold red]{text}[/]" if says_whether and text == "no" else text
+
+
+def property_notes(frame: Any) -> list[str]:
+    """What the numbers are, in words."""
+    notes = [
+        f"Equivariant: the median Δ of the published layer is at most {SMALL:g} of a plain convolution's.",
+        "Admissible: Δ over the plain convolution's, of layers built for each factor; median over a family's factors.",
+        "A mark in brackets: Δ is small for no family, so it only says which factors the layer can be built for.",
+        "Translation: median squared relative error under shifts by whole pixels, away from the border.",
+    ]
+    notes += [f"{line.label}: {line.refused}" for line in frame.itertuples() if line.refused]
+    return notes

@@ -1,0 +1,46 @@
+"""The configuration tables: counts beside the published ones, and what the paper prints otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness.methods import METHODS, NETWORKS, methods_on
+from harness.paper import FOLDER
+from harness.report.parameters import parameter_frame, parameter_text, setup
+
+
+@pytest.fixture(scope="module")
+def counted() -> Any:
+    found = [(n, r, row, row.count(n, r)) for n in NETWORKS for r in ("paper", "released") for row in methods_on(n, r)]  # type: ignore[arg-type]
+    return pd.DataFrame(
+        [
+            {"method": row.key, "network": n, "recipe": r, "metric": metric, "value": value}
+            for n, r, row, count in found
+            for metric, value in (("parameters", count.total), ("parameters_used", count.used))
+        ]
+    )
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_configuration_table(network: str, counted: Any) -> None:
+    paper = pd.read_csv(FOLDER / "parameters.csv")
+    frame = parameter_frame(counted, paper, network)
+    assert list(frame["method"]) == [row.key for row in methods_on(network)]
+    known = frame.dropna(subset=["paper"])
+    assert set(known["method"]) == set(paper[paper["network"] == network]["method"])
+    assert (known["difference"].abs() < 5).all()
+    ss_cnn = frame.set_index("method").loc["ss-cnn"]
+    assert ss_cnn["released"] > ss_cnn["released_used"] == ss_cnn["used"]
+    assert len(parameter_text(frame)) == len(frame)
+
+
+def test_what_the_paper_prints_otherwise_is_shown(counted: Any) -> None:
+    frame = parameter_frame(counted, pd.read_csv(FOLDER / "parameters.csv"), "stl10")
+    text = parameter_text(frame).set_index("method")
+    assert text.loc["DSS", "channels"] == "16-30-64 (paper: 16-32-64)"
+    assert text.loc["SEVF", "paper"] == ""
+    assert setup(METHODS["dss-vector"], "mnist", "released").scales == 2
+    assert setup(METHODS["cnn"], "mnist").scales == 1
