@@ -11,10 +11,20 @@ from torch.profiler import ProfilerActivity, profile
 Step = Callable[[], None]
 
 
-def interleave(steps: Mapping[str, Step], rounds: int, device: torch.device, warmup: int = 2) -> dict[str, list[float]]:
-    """Milliseconds of each step, round by round: every round runs all steps once, so drift hits them alike."""
+def interleave(
+    steps: Mapping[str, Step],
+    rounds: int,
+    device: torch.device,
+    warmup: int = 2,
+    on_round: Callable[[float], None] = lambda _done: None,
+) -> dict[str, list[float]]:
+    """Milliseconds of each step, round by round: every round runs all steps once, so drift hits them alike.
+
+    `on_round` is told before each round, outside the timed part, how much is done (0..1).
+    """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     for index in range(warmup + rounds):
+        on_round(index / (warmup + rounds))
         for name, step in steps.items():
             elapsed = _milliseconds(step, device)
             if index >= warmup:
