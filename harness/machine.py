@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -18,6 +21,32 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+@cache
+def code_version() -> str:
+    """The version of sesn, and in a checkout its commit ("+dirty" if sesn or harness differ from it)."""
+    package = Path(__file__).resolve().parent
+    try:
+        released = version("sesn")
+    except PackageNotFoundError:
+        released = "not installed"
+    # A copy inside somebody else's checkout is not tracked there.
+    if _git(package, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return released
+    commit = _git(package, "rev-parse", "--short=12", "HEAD")
+    # Only the code: the rows of this very run lie in the checkout, too.
+    changes = _git(package, "status", "--porcelain", "--", ".", "../sesn")
+    return f"{released} {commit}" + ("+dirty" if changes else "")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says, or None where it refuses or is missing."""
+    try:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 def provenance(device: torch.device | str = "cpu") -> dict[str, str | int]:
     """Processor, threads, torch and device, as columns."""
     return {
@@ -28,7 +57,12 @@ def provenance(device: torch.device | str = "cpu") -> dict[str, str | int]:
     }
 
 
+def provenance_with_code(device: torch.device | str = "cpu") -> dict[str, str | int]:
+    """The same and the version of the code, as the rows of experiments carry it."""
+    return {"code": code_version(), **provenance(device)}
+
+
 def machine_line(device: torch.device | str = "cpu") -> str:
-    """The same in one line, for captions."""
+    """Processor, threads, torch and device in one line, for captions."""
     facts = provenance(device)
     return f"{facts['machine']}, {facts['threads']} threads, torch {facts['torch']}, {facts['device']}"

@@ -1,0 +1,32 @@
+"""What is stored in a folder of rows: `<experiment>.jsonl`, one file an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.store.lines import Entry, read
+
+SUFFIX = ".jsonl"
+
+
+def files(rows: Path, experiments: Iterable[str] | None = None) -> list[Path]:
+    """The files of the experiments, or of all; those that are not there are left out."""
+    if experiments is None:
+        return sorted(rows.glob(f"*{SUFFIX}"))
+    return [path for key in experiments if (path := rows / f"{key}{SUFFIX}").exists()]
+
+
+def stored(rows: Path, experiments: Iterable[str] | None = None) -> dict[str, Entry]:
+    """Each cell by its id; where one was run again, after a failure, its last entry."""
+    return {entry.cell.id: entry for path in files(rows, experiments) for entry in read(path).entries}
+
+
+def finished(rows: Path, experiments: Iterable[str] | None = None) -> set[str]:
+    """The ids of the cells that are done and measured."""
+    return {name for name, entry in stored(rows, experiments).items() if entry.status == "ok"}
+
+
+def size(rows: Path) -> int:
+    """Bytes of all files of rows."""
+    return sum(path.stat().st_size for path in files(rows))
