@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from harness.files import replacing
 
@@ -19,14 +22,66 @@ STYLE: Any = {
     "axes.spines.right": False,
 }
 FORMATS = ("png", "svg")
+#: A date, or the version of what drew it, would make the same rows give other bytes.
+METADATA: dict[str, dict[str, None]] = {
+    "svg": {"Date": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},
+}
+
+
+class Hover(NamedTuple):
+    """A point of a figure that shows its numbers under the pointer."""
+
+    axes: Any
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and its points."""
+
+    figure: Figure
+    hovers: tuple[Hover, ...] = ()
+
+    def laid_out(self) -> Figure:
+        """The figure with its layout computed once, so that every format and every point agree on it."""
+        if self.figure.get_layout_engine() is not None:
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")
+        return self.figure
+
+    def placed(self) -> list[tuple[float, float, str]]:
+        """The points as fractions of the figure's width from the left and height from the top."""
+        self.laid_out()
+        width, height = self.figure.bbox.width, self.figure.bbox.height
+        places = [(*hover.axes.transData.transform((hover.x, hover.y)), hover.text) for hover in self.hovers]
+        return [(round(x / width, 4), round(1 - y / height, 4), text) for x, y, text in places]
+
+
+def log_axis(axes: Any, which: Literal["x", "y"], ticks: tuple[float, ...]) -> None:
+    """A logarithmic axis that names the given multiples of each power of ten, in plain numbers."""
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=ticks))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def encoded(figure: Figure, kind: str) -> bytes:
+    """The figure as PNG, SVG or PDF."""
+    buffer = BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format=kind, dpi=160, metadata=METADATA[kind])
+    return buffer.getvalue()
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PNG and SVG; a date in the file would make the same rows give other bytes."""
+    """Write PNG and SVG."""
     paths = [folder / f"{name}.{kind}" for kind in FORMATS]
-    with mpl.rc_context(STYLE):
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-            with replacing(path) as partial:
-                figure.savefig(partial, dpi=160, metadata=metadata)
+    for path in paths:
+        with replacing(path) as partial:
+            partial.write_bytes(encoded(figure, path.suffix[1:]))
     return paths
