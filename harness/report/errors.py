@@ -1,0 +1,262 @@
+"""The tables of test errors: MNIST-scale and STL-10, paper and here side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from harness.methods import METHODS, methods_on
+from harness.report.findings import Finding, claim, listed, number
+from harness.report.select import Selection
+from harness.report.summaries import Agreement, Sample, agreement, counting_agreement, summarised
+from harness.report.tables import Entry, Table, absent
+
+SETTINGS = ((28, False), (28, True), (56, False), (56, True))
+COLUMNS = [
+    *("method", "resolution", "augmented", "paper", "paper_deviation", "paper_n", "here", "deviation", "n"),
+    *("difference", "half_width", "within", "reason", "paper_reason", "parameters", "paper_parameters"),
+]
+NOT_PUBLISHED = "the paper has no number"
+
+
+def setting_name(resolution: float, augmented: bool) -> str:
+    """The paper's heading: 28×28, 28×28 +."""
+    return f"{int(resolution)}×{int(resolution)}{' +' if augmented else ''}"
+
+
+def mnist_frame(selections: Mapping[str, Selection]) -> Any:
+    """One line per method and setting."""
+    chosen, sizes = selections["mnist-scale"], selections["parameters"]
+    here = _samples(chosen, ("method", "resolution", "augmented"))
+    lines = []
+    for row in methods_on("mnist"):
+        for resolution, augmented in SETTINGS:
+            paper = _published(chosen.paper, row.key, resolution=resolution, augmented=augmented)
+            sample = here.get((row.key, resolution, augmented))
+            found = agreement(paper, sample) if paper and sample else None
+            reason = "" if sample else chosen.reason(row.key, resolution=resolution, augmented=augmented)
+            line = _line(row.key, paper, sample, found, reason, "mnist")
+            lines.append({**line, "resolution": resolution, "augmented": augmented, **_sizes(sizes, row.key, "mnist")})
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def stl10_frame(experiment: str) -> Callable[[Mapping[str, Selection]], Any]:
+    """One line per method; the published errors are those of the full network in either table."""
+
+    def frame(selections: Mapping[str, Selection]) -> Any:
+        chosen, sizes = selections[experiment], selections["parameters"]
+        here, published = _samples(chosen, ("method",)), selections["stl10"].paper
+        images = int(chosen.facts.get("test_images") or 0)
+        lines = []
+        for row in methods_on("stl10"):
+            paper, sample = _published(published, row.key), here.get((row.key,))
+            comparable = paper and sample and experiment == "stl10" and images
+            found = counting_agreement(paper.mean, sample.mean, images) if comparable and paper and sample else None
+            reason = "" if sample else chosen.reason(row.key)
+            line = _line(row.key, paper, sample, found, reason, "stl10")
+            lines.append({**line, **(_sizes(sizes, row.key, "stl10") if experiment == "stl10" else {})})
+        return pd.DataFrame(lines, columns=[name for name in COLUMNS if name not in ("resolution", "augmented")])
+
+    return frame
+
+
+def _samples(chosen: Selection, by: tuple[str, ...]) -> dict[tuple[Any, ...], Sample]:
+    rows = chosen.metric("test_error")
+    if not len(rows):
+        return {}
+    return {
+        tuple(line[name] for name in by): Sample(line["mean"], line["standard_deviation"], int(line["values"]))
+        for line in summarised(rows, by).to_dict("records")
+    }
+
+
+def _published(paper: Any, method: str, **where: Any) -> Sample | None:
+    found = paper[paper["method"].eq(method) & paper["metric"].eq("test_error")]
+    for name, value in where.items():
+        found = found[found[name].eq(value)]
+    if not len(found):
+        return None
+    row = found.iloc[0]
+    spread = row["standard_deviation"]
+    return Sample(float(row["value"]), math.nan if pd.isna(spread) else float(spread), int(row["realisations"]))
+
+
+def _line(
+    method: str, paper: Sample | None, here: Sample | None, found: Agreement | None, reason: str, network: str
+) -> dict[str, Any]:
+    paper_reason = "" if paper else METHODS[method].absences.get(f"{network}/error", NOT_PUBLISHED)
+    paper, here = paper or Sample(math.nan, math.nan, 0), here or Sample(math.nan, math.nan, 0)
+    found = found or Agreement(math.nan, math.nan)
+    return {
+        **{"method": method, "paper": paper.mean, "paper_deviation": paper.standard_deviation, "paper_n": paper.n},
+        **{"here": here.mean, "deviation": here.standard_deviation, "n": here.n},
+        **{"difference": found.difference, "half_width": found.half_width, "within": found.word},
+        **{"reason": reason, "paper_reason": paper_reason},
+    }
+
+
+def _sizes(sizes: Selection, method: str, network: str) -> dict[str, float]:
+    """Counted parameters of the paper's recipe, and the published number."""
+    counted = sizes.metric("parameters")
+    if len(counted):
+        wanted = counted["network"].eq(network) & counted["recipe"].eq("paper") & counted["method"].eq(method)
+        counted = counted[wanted]
+    paper = sizes.paper
+    if len(paper):
+        wanted = paper["method"].eq(method) & paper["metric"].eq("parameters") & paper["network"].eq(network)
+        paper = paper[wanted]
+    return {
+        "parameters": float(counted["value"].iloc[0]) if len(counted) else math.nan,
+        "paper_parameters": float(paper["value"].iloc[0]) if len(paper) else math.nan,
+    }
+
+
+# --- as tables
+
+
+def mnist_table(frame: Any) -> Table:
+    """Three columns a setting: paper, here, difference."""
+    heading = ["Method"]
+    for setting in SETTINGS:
+        name = setting_name(*setting)
+        heading += [f"{name} paper, %", f"{name} here, %", "difference"]
+    lines = []
+    for method, part in frame.groupby("method", sort=False):
+        entries = [Entry(METHODS[method].label_on("mnist"))]
+        for resolution, augmented in SETTINGS:
+            cell = part[part["resolution"].eq(resolution) & part["augmented"].eq(augmented)].iloc[0]
+            column = frame[frame["resolution"].eq(resolution) & frame["augmented"].eq(augmented)]
+            entries += _triple(cell, column)
+        lines.append((*entries, *_size_entries(part.iloc[0])))
+    return Table((*heading, "# params paper", "# params counted"), tuple(lines), _rules(frame))
+
+
+def stl10_table(frame: Any) -> Table:
+    """Paper, here, difference, and sizes."""
+    heading = ("Method", "error paper, %", "error here, %", "difference", "# params paper", "# params counted")
+    lines = tuple(
+        (Entry(METHODS[cell["method"]].label_on("stl10")), *_triple(cell, frame), *_size_entries(cell))
+        for _, cell in frame.iterrows()
+    )
+    return Table(heading, lines, _rules(frame))
+
+
+def reduced_table(frame: Any) -> Table:
+    """The reduced network against the paper's full one: how far each method lies from the plain network."""
+    lines = []
+    base = frame[frame["method"].eq("wrn")].iloc[0]
+    for _, cell in frame.iterrows():
+        paper, here, _ = _triple(cell, frame)
+        gaps = [
+            _gap(cell[name] - base[name], cell[why]) for name, why in (("paper", "paper_reason"), ("here", "reason"))
+        ]
+        lines.append((Entry(METHODS[cell["method"]].label_on("stl10")), paper, here, *gaps))
+    heading = ("Method", "error paper (full), %", "error here (reduced), %", "paper − its WRN", "here − our WRN")
+    return Table(heading, tuple(lines), _rules(frame))
+
+
+def _gap(value: float, reason: str) -> Entry:
+    return absent(reason or "the plain network was not run") if math.isnan(value) else Entry(f"{value:+.2f}", value)
+
+
+def _triple(cell: Any, column: Any) -> list[Entry]:
+    paper = _rate(cell["paper"], cell["paper_deviation"], column["paper"].min(), cell["paper_reason"])
+    here = _rate(cell["here"], cell["deviation"], column["here"].min(), cell["reason"])
+    if math.isnan(cell["difference"]):
+        reason = cell["reason"] or cell["paper_reason"] or "not comparable"
+        return [paper, here, absent(reason)]
+    return [paper, here, Entry(f"{cell['difference']:+.2f} {cell['within']}".strip(), cell["difference"])]
+
+
+def _rate(mean: float, deviation: float, best: float, reason: str) -> Entry:
+    if math.isnan(mean):
+        return absent(reason)
+    spread = f" ± {deviation:.2f}" if math.isfinite(deviation) else ""
+    return Entry(f"{mean:.2f}{spread}", mean, bold=mean == best)
+
+
+def _size_entries(cell: Any) -> tuple[Entry, Entry]:
+    paper, counted = cell["paper_parameters"], cell["parameters"]
+    return (
+        absent(NOT_PUBLISHED) if math.isnan(paper) else Entry(_thousands(paper), paper),
+        absent("not counted yet") if math.isnan(counted) else Entry(f"{int(counted):,}", counted),
+    )
+
+
+def _thousands(count: float) -> str:
+    return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
+
+
+def _rules(frame: Any) -> tuple[int, ...]:
+    """A rule above the first SESN, as in the paper."""
+    methods = list(dict.fromkeys(frame["method"]))
+    own = [place for place, method in enumerate(methods) if method.startswith("sesn")]
+    return (own[0], own[-1] + 1) if own else ()
+
+
+# --- what they say
+
+
+def mnist_says(frame: Any) -> list[Finding]:
+    """Is SESN the best of each setting, and do the errors agree?"""
+    return [*_best_of_settings(frame), *_agreeing(frame)]
+
+
+def _best_of_settings(frame: Any) -> Iterator[Finding]:
+    for resolution, augmented in SETTINGS:
+        part = frame[frame["resolution"].eq(resolution) & frame["augmented"].eq(augmented) & frame["here"].notna()]
+        others = part[~part["method"].str.startswith("sesn")]
+        if len(others) == len(part) or not len(others):
+            continue
+        best, rival = (side.loc[side["here"].idxmin()] for side in (part[~part.index.isin(others.index)], others))
+        name = setting_name(resolution, augmented)
+        text = (
+            f"MNIST-scale {name}: {METHODS[best['method']].label} has {best['here']:.2f} %, and the best of the others "
+            f"({METHODS[rival['method']].label}, {len(others)} compared) {rival['here']:.2f} % "
+            f"(the paper: SESN is best in all four settings)."
+        )
+        yield claim(bool(best["here"] < rival["here"]), text)
+
+
+def _agreeing(frame: Any) -> Iterator[Finding]:
+    compared = frame[frame["within"].isin(["in", "out"])]
+    if len(compared):
+        inside = int(compared["within"].eq("in").sum())
+        worst = compared.loc[compared["difference"].abs().idxmax()]
+        text = (
+            f"{inside} of {len(compared)} test errors lie within the combined 95 % interval of the published ones; "
+            f"the largest difference is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
+        )
+        yield Finding("reproduced" if inside == len(compared) else "differs", text)
+
+
+def stl10_says(frame: Any) -> list[Finding]:
+    """Order of the designs, and agreement."""
+    errors = {row["method"]: row["here"] for _, row in frame.iterrows() if not math.isnan(row["here"])}
+    if not errors:
+        return []
+    ranked = [f"{METHODS[key].label_on('stl10')} {errors[key]:.2f} %" for key in sorted(errors, key=errors.__getitem__)]
+    findings = [Finding("measured", f"STL-10, from the best: {listed(ranked)}.")]
+    if {"sesn-b", "wrn", "dss-vector"} <= errors.keys():
+        rival = min(errors["wrn"], errors["dss-vector"])
+        text = f"SESN-B has {number(errors['sesn-b'], 4)} %, the better of WRN and DSS {number(rival, 4)} %"
+        findings.append(claim(errors["sesn-b"] < rival, text + " (the paper: SESN-B improves on both)."))
+    return findings + list(_agreeing(frame))
+
+
+def reduced_says(frame: Any) -> list[Finding]:
+    """The order of the designs, as far as the paper has it."""
+    known = frame[frame["here"].notna() & frame["paper"].notna()]
+    if len(known) < 3:
+        return []
+    order = [
+        listed([METHODS[key].label_on("stl10") for key in known.sort_values(side)["method"]])
+        for side in ("here", "paper")
+    ]
+    text = (
+        f"On the reduced STL-10 network the order from the best is {order[0]}; in the paper (full network) {order[1]}."
+    )
+    return [claim(order[0] == order[1], text)]

@@ -1,0 +1,153 @@
+"""The report as files: figures, tables, README.md and index.html. Everything is made before anything is written."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.drawing import encoded
+from harness.files import check_writable, replacing
+from harness.report.escapes import markdown
+from harness.report.findings import VERDICTS
+from harness.report.rendering import Material, Rendered, rendered, summary
+from harness.report.tables import as_latex, as_markdown
+
+FIGURES = ("svg", "pdf", "png")
+#: Folders that other commands write, what is in them, and how to write them again.
+OTHERS = {
+    "first-look": (
+        "the basis, and Δ of one layer on embedded photographs",
+        "sesn reproduce --out reports/first-look",
+        "first-look.png",
+    ),
+    "measurement": (
+        "what an observed Δ is made of, one ingredient at a time",
+        "sesn explain --out reports/measurement",
+        "measurement.png",
+    ),
+    "budget": (
+        "Δ of two layers with the published STL-10 kernels, split into causes",
+        "sesn budget docs/examples/network.py:published --input 3x96x96 --downscale 1.41 "
+        "--picture reports/budget/published.png --json reports/budget/published.json",
+        "published.png",
+    ),
+    "tune": (
+        "kernels against their cost",
+        "sesn tune --picture reports/tune/tune.png --json reports/tune/tune.json",
+        "tune.png",
+    ),
+    "bench": ("step times of the layers against the textbook form", "python -m nox -s bench", "layers.txt"),
+}
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("harness.report"),
+    autoescape=lambda name: not (name or "").startswith("README"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.filters["markdown"] = markdown
+
+Files = dict[str, bytes]
+
+
+def report_files(material: Material, out: Path, rows: Path, only: str | None = None) -> Files:
+    """Contents by path below `out`. With `only`, the files of that artefact, without the README and the page."""
+    every, notes = rendered(material, only)
+    files: Files = {}
+    for one in every:
+        files |= artefact_files(one)
+    if only is None:
+        context = page_context(every, notes, files, (out, rows))
+        files["README.md"] = _ENVIRONMENT.get_template("README.md.jinja").render(**context).encode()
+        files["index.html"] = _ENVIRONMENT.get_template("page.html.jinja").render(**context, **_assets()).encode()
+    return files
+
+
+def artefact_files(one: Rendered) -> Files:
+    """A figure in three formats, or a table in two, and in either case the numbers as CSV."""
+    name, key = _folder(one), one.artefact.id
+    if one.empty:
+        return {}
+    files = {f"{name}/{key}.csv": one.frame.to_csv(index=False, lineterminator="\n").encode()}
+    if one.drawing is not None:
+        figure = one.drawing.laid_out()
+        files |= {f"{name}/{key}.{kind}": encoded(figure, kind) for kind in FIGURES}
+    if one.table is not None:
+        captions = [*one.captions, *one.notes]
+        files[f"{name}/{key}.md"] = as_markdown(one.table, one.artefact.title, captions).encode()
+        files[f"{name}/{key}.tex"] = as_latex(one.table, f"{one.artefact.title}.", captions, key).encode()
+    return files
+
+
+def _folder(one: Rendered) -> str:
+    return f"{one.artefact.kind}s"
+
+
+def page_context(every: list[Rendered], notes: list[str], files: Files, folders: tuple[Path, Path]) -> dict[str, Any]:
+    """What both templates are given: plain values, so that the templates escape all text."""
+    out, rows = folders
+    return {
+        "artefacts": [_section(one, files, out, rows) for one in every],
+        "summary": {VERDICTS[verdict]: lines for verdict, lines in summary(every).items()},
+        "notes": notes,
+        "nothing": all(one.empty for one in every if one.artefact.experiments),
+        "others": [(name, *words) for name, words in OTHERS.items() if (out / name / words[2]).exists()],
+        "rows": _relative(rows, out) if rows.is_dir() else None,
+    }
+
+
+def _section(one: Rendered, files: Files, out: Path, rows: Path) -> dict[str, Any]:
+    section: dict[str, Any] = {
+        **{name: getattr(one.artefact, name) for name in ("id", "title", "kind", "run", "regenerate")},
+        **{"captions": one.captions, "notes": one.notes, "findings": one.findings, "empty": one.empty},
+        "files": [(path.rpartition(".")[2], path) for path in artefact_names(one)],
+        "raw": [(key, _relative(rows / f"{key}.jsonl", out)) for key in one.artefact.experiments if _has(rows, key)],
+        "table": one.table,
+        "markdown": as_markdown(one.table, "", ()).partition("\n\n")[2] if one.table else "",
+        "figure": None,
+    }
+    if one.drawing is not None:
+        picture = base64.b64encode(files[f"{_folder(one)}/{one.artefact.id}.svg"]).decode()
+        width = one.drawing.figure.get_figwidth()
+        section["figure"] = {"data": picture, "points": one.drawing.placed(), "width": round(width * 96)}
+    return section
+
+
+def artefact_names(one: Rendered) -> list[str]:
+    """The paths of its files."""
+    kinds = () if one.empty else (*(FIGURES if one.drawing is not None else ("md", "tex")), "csv")
+    return [f"{_folder(one)}/{one.artefact.id}.{kind}" for kind in kinds]
+
+
+def _has(rows: Path, key: str) -> bool:
+    return (rows / f"{key}.jsonl").exists()
+
+
+def _relative(path: Path, start: Path) -> str:
+    return PurePosixPath(Path(os.path.relpath(path.resolve(), start.resolve()))).as_posix()
+
+
+def _assets() -> dict[str, Markup]:
+    """The style and the script, which are ours and need no escaping."""
+    assert _ENVIRONMENT.loader is not None
+    read = _ENVIRONMENT.loader.get_source
+    return {name: Markup(read(_ENVIRONMENT, f"page.{name}")[0]) for name in ("css", "js")}
+
+
+def write_files(files: Mapping[str, bytes], out: Path) -> list[Path]:
+    """Write each file all or nothing, after it is known that all can be."""
+    paths = {out / name: content for name, content in files.items()}
+    for path in paths:
+        check_writable(path)
+    for path, content in paths.items():
+        with replacing(path) as partial:
+            partial.write_bytes(content)
+    return list(paths)

@@ -1,0 +1,153 @@
+"""From rows to rendered artefacts: selected, drawn or tabulated, captioned, with what they say. No file is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.drawing import Drawing
+from harness.report.artefacts import ARTEFACTS, Artefact, artefact
+from harness.report.findings import VERDICTS, Finding, Verdict
+from harness.report.select import Selection, cleaned, select
+from harness.report.tables import Table
+from harness.report.waterfall import budget_selection
+
+#: What the seeds of an experiment number; weight draws elsewhere.
+REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")
+#: Neither draws nor realisations: nothing is random in what they show.
+FIXED = ("parameters", "epoch-time", "error-budget")
+
+
+@dataclass(frozen=True)
+class Material:
+    """All that the report is made of.
+
+    Attributes:
+        rows: measured, as the store loads them.
+        paper: published.
+        versions: the current one of each experiment.
+        error_budget: the steps of `sesn budget`, or an empty frame.
+        figures: those that another command draws, by the artefact's id.
+        notes: what was odd about the rows when they were read.
+    """
+
+    rows: Any
+    paper: Any
+    versions: Mapping[str, int]
+    error_budget: Any
+    figures: Mapping[str, Drawing] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """An artefact with all that is shown of it; neither figure nor table where nothing has been measured."""
+
+    artefact: Artefact
+    frame: Any
+    captions: tuple[str, ...]
+    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    drawing: Drawing | None = None
+    table: Table | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show yet."""
+        return self.drawing is None and self.table is None
+
+
+def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered], list[str]]:
+    """Every artefact, or one, and notes on rows that no artefact can show."""
+    chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
+    rows, notes = cleaned(material.rows)
+    needed = {key for one in chosen for key in (*one.experiments, *one.beside)}
+    selections = {key: _selection(material, rows, key) for key in sorted(needed)}
+    return [_render(one, selections, material.figures) for one in chosen], [*material.notes, *notes]
+
+
+def _selection(material: Material, rows: Any, key: str) -> Selection:
+    if key == "error-budget":
+        return budget_selection(material.error_budget)
+    return select(rows, material.paper, key, material.versions.get(key))
+
+
+def _render(one: Artefact, selections: Mapping[str, Selection], figures: Mapping[str, Drawing]) -> Rendered:
+    own = [selections[key] for key in one.experiments]
+    notes = tuple(note for chosen in own for note in _notes(chosen))
+    try:
+        frame = one.frame(selections)
+        if (own and all(chosen.empty for chosen in own)) or not len(frame):
+            missing = Finding("missing", f"{one.title}: nothing has been measured; run {one.run}")
+            return Rendered(one, frame, (one.caption,), notes, (missing,))
+        captions = (one.caption, *(_context(chosen) for chosen in own if not chosen.empty), *one.extra(frame))
+        findings = tuple(_with_budget(finding, own) for finding in one.says(frame))
+        table = one.table(frame) if one.table else None
+        drawing = one.draw(frame) if one.draw else figures.get(one.id)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise ValueError(f"{one.id} cannot be made from these rows: {type(error).__name__}: {error}") from error
+    return Rendered(one, frame, captions, notes, findings, drawing, table)
+
+
+def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
+    """A claim tested with less than the paper's budget says so."""
+    budgets = dict.fromkeys(_less(chosen) for chosen in own if chosen.facts.get("budget", "paper") != "paper")
+    return finding._replace(text=f"{finding.text} [{', '.join(budgets)}]") if budgets else finding
+
+
+def _less(chosen: Selection) -> str:
+    """The budget, and of training how many epochs it has of the paper's."""
+    words = f"{chosen.facts['budget']} budget"
+    published = chosen.paper["epochs"].dropna() if "epochs" in chosen.paper else chosen.paper[:0]
+    if not chosen.facts.get("epochs") or not len(published):
+        return words
+    return f"{words}: {chosen.facts['epochs']} of the paper's {int(published.iloc[0])} epochs"
+
+
+def _context(chosen: Selection) -> str:
+    """Budget, repetitions, data, device and machine, from the rows."""
+    facts = chosen.facts
+    words = [f"{facts['budget']} budget"] if "budget" in facts else []
+    if chosen.experiment not in FIXED:
+        seeds = int(chosen.rows["seed"].nunique())
+        noun = "realisation" if chosen.experiment in REALISATIONS else "weight draw"
+        words.append(f"{seeds} {noun}{'s' if seeds > 1 else ''}")
+    words += _data_words(facts)
+    words.append(f"{facts['device']}, {facts['machine']}, {facts['threads']} threads, torch {facts['torch']}")
+    if "version" in facts:
+        words.append(f"version {facts['version']}")
+    return f"{chosen.experiment}: {'; '.join(words)}."
+
+
+def _data_words(facts: Mapping[str, Any]) -> Iterator[str]:
+    if facts.get("images"):
+        count = f"{facts['image_count']} images of " if facts.get("image_count") else ""
+        yield f"{count}{facts['images']}"
+    if facts.get("data"):
+        yield f"data set {facts['data']}"
+    if facts.get("epochs"):
+        yield f"{facts['epochs']} epochs"
+    if facts.get("depth") and facts.get("width"):
+        yield f"WRN-{facts['depth']}-{facts['width']}"
+    if facts.get("recipe"):
+        yield f"{facts['recipe']} recipe"
+
+
+def _notes(chosen: Selection) -> Iterator[str]:
+    yield from (f"Not shown: {line}." for line in chosen.left_out)
+    if len(chosen.absent) and "status" in chosen.absent:
+        failed = chosen.absent[chosen.absent["status"].eq("failed")]
+        for reason, count in Counter(map(str, failed["reason"])).items():
+            yield f"{chosen.experiment}: {count} cells failed: {reason}"
+
+
+def summary(every: list[Rendered]) -> dict[Verdict, list[tuple[str, str]]]:
+    """What all artefacts say, by verdict: (id, sentence)."""
+    found: dict[Verdict, list[tuple[str, str]]] = {}
+    for verdict in VERDICTS:
+        lines = [(one.artefact.id, f.text) for one in every for f in one.findings if f.verdict == verdict]
+        if lines:
+            found[verdict] = lines
+    return found

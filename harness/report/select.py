@@ -1,0 +1,155 @@
+"""Which rows an artefact shows: one version, one budget, one machine, one set of settings; never a mixture.
+
+The current version of the experiment, then the highest budget with data, then the paper's own data rather than the
+embedded ones, then the machine with most cells, then the settings with most cells. What is left out is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from harness.methods import METHODS
+from harness.records import BUDGETS, CORE, METRICS
+
+#: Settings that an artefact lays out side by side. All others are the same for every row that is shown.
+AXES: Mapping[str, tuple[str, ...]] = {
+    "delta-depth": ("window", "nonlinearity"),
+    "delta-downscale": ("window", "nonlinearity", "side", "largest_downscale"),
+    "delta-interscale": ("window", "nonlinearity", "extent", "scales"),
+    "parameters": ("network", "recipe"),
+    "epoch-time": ("resolution",),
+    "mnist-scale": ("resolution", "augmented"),
+}
+#: Places inside a cell; they may look like settings where a cell has only one of them.
+COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels"})
+#: Data that came with the installation stand behind the data of the paper.
+DATA_SETTINGS, EMBEDDED = ("data", "images"), "embedded"
+EXTRA = ("standard_deviation", "realisations")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What one artefact may show of one experiment.
+
+    Attributes:
+        rows: measured, all of one group.
+        absent: failed and skipped cells of the same version and budget, with their reasons.
+        paper: the published rows.
+        facts: what all rows share: budget, version, machine, device, torch, threads and the settings.
+        left_out: a line for each group that is not shown.
+    """
+
+    experiment: str
+    rows: Any
+    absent: Any
+    paper: Any
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was measured."""
+        return len(self.rows) == 0
+
+    def metric(self, name: str) -> Any:
+        """The rows of one metric."""
+        return self.rows[self.rows["metric"] == name]
+
+    def reason(self, method: str, **axes: Any) -> str:
+        """Why there is no number for a method at a place: the row's words, or that it has not been run."""
+        found = self.absent[self.absent["method"] == method]
+        for name, value in axes.items():
+            found = found[found[name] == value] if name in found else found
+        return str(found["reason"].iloc[0]) if len(found) else "not run"
+
+
+def cleaned(rows: Any) -> tuple[Any, list[str]]:
+    """Leave out rows that nothing here knows how to show, and say which."""
+    measured = rows["status"].eq("ok")
+    known = {
+        "metric": ~measured | rows["metric"].isin(list(METRICS)),
+        "method": rows["method"].isin(["", *METHODS]),
+        "budget": rows["budget"].isin(list(BUDGETS)),
+    }
+    notes = []
+    for what, good in known.items():
+        for value, count in rows[what][~good].astype(str).value_counts(sort=False).sort_index().items():
+            if count:
+                notes.append(f"{count:,} rows of the unknown {what} {value!r} are left out")
+    return rows[known["metric"] & known["method"] & known["budget"]], notes
+
+
+def select(rows: Any, paper: Any, experiment: str, version: int | None = None) -> Selection:
+    """The rows of one experiment that may stand together; the newest version in the rows, if none is named."""
+    published = paper[paper["experiment"].eq(experiment)].dropna(axis="columns", how="all")
+    published = published.reindex(columns=[*dict.fromkeys([*CORE, *EXTRA, *published.columns])])
+    rows = rows[rows["experiment"].eq(experiment)].dropna(axis="columns", how="all")
+    rows = rows.reindex(columns=[*dict.fromkeys([*CORE, *rows.columns])])
+    good, bad = rows[rows["status"].eq("ok")], rows[~rows["status"].eq("ok")]
+    wanted = version if version is not None else int(good["version"].max()) if len(good) else 0
+    bad = bad[bad["version"].eq(wanted)]
+    groups = _groups(good, experiment)
+    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted))
+    chosen = [key for key in ranked if dict(key)["version"] == wanted][:1]
+    left_out = tuple(_describe(dict(key), len(groups[key])) for key in ranked if key not in chosen)
+    if not chosen:
+        return Selection(experiment, good[:0], bad, published, left_out=left_out)
+    shown = good[good["cell"].isin(groups[chosen[0]])]
+    facts = {**dict(chosen[0]), **{name: _only(shown[name]) for name in ("torch", "threads", "code")}}
+    return Selection(experiment, shown, bad[bad["budget"].eq(facts["budget"])], published, facts, left_out)
+
+
+def _groups(rows: Any, experiment: str) -> dict[tuple[tuple[str, Any], ...], list[str]]:
+    """The cells that share version, budget, machine, device and all settings that are not laid out."""
+    names = ["version", "budget", "machine", "device", *_shared_settings(rows, experiment)]
+    groups: dict[tuple[tuple[str, Any], ...], list[str]] = {}
+    for cell in rows.drop_duplicates("cell")[["cell", *names]].astype(object).to_dict("records"):
+        groups.setdefault(tuple((name, _plain(cell[name])) for name in names), []).append(cell["cell"])
+    return groups
+
+
+def _plain(value: Any) -> Any:
+    """A setting that a cell lacks is empty text; a whole number is one."""
+    if pd.isna(value):
+        return ""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _shared_settings(rows: Any, experiment: str) -> list[str]:
+    """The settings of the cells, without those that are laid out: constant in every cell, unlike a coordinate."""
+    laid_out = {*CORE, *COORDINATES, *AXES.get(experiment, ())}
+    others = [name for name in rows.columns if name not in laid_out]
+    cells = rows.groupby("cell", sort=False, observed=True)
+    return [name for name in others if len(rows) and int(cells[name].nunique(dropna=False).max()) == 1]
+
+
+def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int) -> tuple[Any, ...]:
+    """The best first."""
+
+    def many(*names: str) -> int:
+        same = {name: key[name] for name in names}
+        return sum(len(part) for other, part in groups.items() if same.items() <= dict(other).items())
+
+    return (
+        key["version"] != wanted,
+        -BUDGETS.index(key["budget"]),
+        any(str(key.get(name)).startswith(EMBEDDED) for name in DATA_SETTINGS),
+        -many("version", "budget", "machine", "device"),
+        -many(*key),
+        str(sorted(key.items(), key=str)),
+    )
+
+
+def _describe(key: dict[str, Any], cells: int) -> str:
+    place = f"version {key['version']}, {key['budget']} budget, {key['machine']} ({key['device']})"
+    settings = ", ".join(f"{name}={value}" for name, value in key.items() if name in (*DATA_SETTINGS, "recipe"))
+    return f"{cells:,} cells of {place}" + (f", {settings}" if settings else "")
+
+
+def _only(column: Any) -> str:
+    """The value, or all of them."""
+    return ", ".join(sorted(dict.fromkeys(str(value) for value in column.dropna())))

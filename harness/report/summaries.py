@@ -1,0 +1,106 @@
+"""The one place of the report that averages: mean, spread, n, intervals, and whether paper and rows agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from scipy import stats
+
+from harness.statistics import LEVEL, summarise
+
+#: Enough for the ends of an interval to be steady to the width of a line.
+RESAMPLES = 300
+#: What `summarised` adds to the columns it groups by.
+SUMMARY = ("mean", "standard_deviation", "median", "low", "high", "draws", "values")
+
+
+def summarised(rows: Any, by: Sequence[str]) -> Any:
+    """One line per group of rows: mean and standard deviation of all values, median and its interval, and how many.
+
+    A group's values are [seeds, repeats]; a seed that lacks a repeat of the others is left out, since the two-way
+    bootstrap needs every draw on every image.
+    """
+    lines = [
+        {**dict(zip(by, key, strict=True)), **_summary(group)}
+        for key, group in rows.groupby(list(by), sort=True, dropna=False, observed=True)
+    ]
+    return pd.DataFrame(lines, columns=[*by, *SUMMARY])
+
+
+def _summary(group: Any) -> dict[str, float]:
+    seeds = [part.sort_values("repeat")["value"].to_list() for _, part in group.groupby("seed", sort=True)]
+    longest = max(len(values) for values in seeds)
+    whole = [values for values in seeds if len(values) == longest]
+    found = summarise(torch.tensor(whole, dtype=torch.float64), resamples=RESAMPLES)
+    return {
+        "mean": found.mean,
+        "standard_deviation": found.standard_deviation,
+        "median": found.median,
+        "low": found.low,
+        "high": found.high,
+        "draws": found.draws,
+        "values": found.n,
+    }
+
+
+class Agreement(NamedTuple):
+    """The difference here - paper, and half the width of the interval that holds it if the two agree (NaN: unknown)."""
+
+    difference: float
+    half_width: float
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the difference lies within the combined interval; None where nothing is known of the spread."""
+        known = math.isfinite(self.difference) and math.isfinite(self.half_width)
+        return abs(self.difference) <= self.half_width if known else None
+
+    @property
+    def word(self) -> str:
+        """The difference for a table: `+0.12 in`, `-3.40 out`."""
+        return {True: "in", False: "out", None: ""}[self.within]
+
+
+class Sample(NamedTuple):
+    """A mean, the standard deviation of the values behind it, and how many there are."""
+
+    mean: float
+    standard_deviation: float
+    n: int
+
+
+def agreement(paper: Sample, here: Sample) -> Agreement:
+    """Compare two means by Welch's interval; one single run here, by the paper's spread for one more run."""
+    return Agreement(here.mean - paper.mean, _half_width(paper, here))
+
+
+def _half_width(paper: Sample, here: Sample) -> float:
+    if not (paper.n > 1 and math.isfinite(paper.standard_deviation) and here.n > 0):
+        return math.nan
+    if here.n == 1 or not math.isfinite(here.standard_deviation):
+        return _quantile(paper.n - 1) * paper.standard_deviation * math.sqrt(1 + 1 / paper.n)
+    parts = [sample.standard_deviation**2 / sample.n for sample in (paper, here)]
+    if not sum(parts):
+        return 0.0
+    freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (paper, here), strict=True))
+    return _quantile(freedom) * math.sqrt(sum(parts))
+
+
+def _quantile(freedom: float) -> float:
+    return float(stats.t.ppf((1 + LEVEL) / 2, freedom))
+
+
+def counting_agreement(paper: float, here: float, images: int) -> Agreement:
+    """Compare two error rates in %, one run each: the interval holds what the choice of test images explains."""
+    parts = [max(rate, 0.0) * max(100 - rate, 0.0) / images for rate in (paper, here)]
+    return Agreement(here - paper, float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(sum(parts)))
+
+
+def rounding(value: str | float) -> float:
+    """Half a unit of the last digit that a published number shows: 3.8 was rounded from within 0.05."""
+    decimals = len(str(value).partition(".")[2])
+    return 0.5 * 10.0**-decimals

@@ -1,0 +1,103 @@
+"""A table as entries, and the same table as Markdown and as LaTeX (booktabs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.report.escapes import latex, markdown
+
+DASH = "—"
+#: A LaTeX table of more columns is shrunk to the width of the text.
+WIDE = 7
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands in a cell, what it is sorted by, and a footnote."""
+
+    text: str
+    order: float | str | None = None
+    bold: bool = False
+    note: str = ""
+
+    @property
+    def sort_key(self) -> str:
+        """For the page's script; text sorts as itself."""
+        return self.text if self.order is None else str(self.order)
+
+
+def absent(reason: str) -> Entry:
+    """A dash with its reason."""
+    return Entry(DASH, "", note=reason)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading and lines of entries; `rules` are the numbers of the lines that stand under a rule."""
+
+    heading: tuple[str, ...]
+    lines: tuple[tuple[Entry, ...], ...]
+    rules: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for line in self.lines:
+            if len(line) != len(self.heading):
+                raise ValueError(f"a line has {len(line)} entries under a heading of {len(self.heading)}")
+
+    @property
+    def notes(self) -> list[str]:
+        """The footnotes, each once, in order."""
+        return list(dict.fromkeys(entry.note for line in self.lines for entry in line if entry.note))
+
+    def mark(self, entry: Entry) -> str:
+        """The number of an entry's footnote, or nothing."""
+        return str(self.notes.index(entry.note) + 1) if entry.note else ""
+
+
+def as_markdown(table: Table, title: str, captions: Sequence[str]) -> str:
+    """The table with its title, caption and footnotes."""
+
+    def shown(entry: Entry) -> str:
+        text = markdown(entry.text)
+        text = f"**{text}**" if entry.bold else text
+        return f"{text} ({table.mark(entry)})" if entry.note else text
+
+    lines = [[markdown(name) for name in table.heading], ["---", *["---:"] * (len(table.heading) - 1)]]
+    lines += [[shown(entry) for entry in line] for line in table.lines]
+    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    notes = "".join(f"\n({number}) {markdown(note)}  " for number, note in enumerate(table.notes, 1))
+    caption = "".join(f"\n{markdown(line)}\n" for line in captions)
+    return f"## {markdown(title)}\n\n{body}\n{caption}{notes}".rstrip() + "\n"
+
+
+def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> str:
+    r"""A `table` environment for \input; it needs the packages booktabs and graphicx."""
+
+    def shown(entry: Entry) -> str:
+        text = latex(entry.text)
+        text = rf"\textbf{{{text}}}" if entry.bold else text
+        return rf"{text}\textsuperscript{{{table.mark(entry)}}}" if entry.note else text
+
+    body = [" & ".join(latex(name) for name in table.heading) + r" \\", r"\midrule"]
+    for number, line in enumerate(table.lines):
+        body += [r"\midrule"] if number in table.rules and number else []
+        body.append(" & ".join(shown(entry) for entry in line) + r" \\")
+    tabular = [rf"\begin{{tabular}}{{l{'r' * (len(table.heading) - 1)}}}", r"\toprule", *body, r"\bottomrule"]
+    tabular.append(r"\end{tabular}")
+    if len(table.heading) > WIDE:
+        tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], tabular[-1] + "}"]
+    notes = [rf"\par\footnotesize\textsuperscript{{{n}}} {latex(note)}" for n, note in enumerate(table.notes, 1)]
+    caption = rf"\caption{{{latex(title)} {' '.join(latex(line) for line in captions)}}}"
+    head = [r"% \usepackage{booktabs,graphicx}", r"\begin{table}", r"\centering", caption, rf"\label{{tab:{label}}}"]
+    return "\n".join([*head, *tabular, *notes, r"\end{table}"]) + "\n"
+
+
+def plain_table(frame: Any) -> Table:
+    """A frame of text as it stands."""
+    return Table(tuple(map(str, frame.columns)), tuple(_entries(line) for line in frame.itertuples(index=False)))
+
+
+def _entries(values: Iterable[Any]) -> tuple[Entry, ...]:
+    return tuple(Entry(str(value)) for value in values)

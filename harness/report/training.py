@@ -1,0 +1,228 @@
+"""Along training: learning curves, Delta by epoch, and Delta against the test error over methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy import stats
+
+from harness.drawing import STYLE, Drawing, Hover, log_axis
+from harness.methods import METHODS
+from harness.report.errors import setting_name
+from harness.report.findings import Finding, number
+from harness.report.select import Selection
+from harness.report.summaries import SUMMARY, summarised
+
+EXPERIMENT = "mnist-scale"
+SETTING = ["resolution", "augmented"]
+CURVES = {"validation_error": "validation error, %", "train_loss": "training loss"}
+#: The factor of the two that is drawn; the other is in the rows.
+DOWNSCALE = 2.0
+PARTS = {"trunk": "Δ of the last map", "logits": "Δ of the scores"}
+#: One marker for each scalar or vector form, so that no series depends on colour alone.
+MARKERS = "osD^vP<>X*"
+
+
+def curves_frame(selections: Mapping[str, Selection]) -> Any:
+    """Mean and spread over realisations of the validation error and the loss, by epoch."""
+    rows = selections[EXPERIMENT].rows
+    rows = rows[rows["metric"].isin(list(CURVES))].assign(epoch=lambda part: part["repeat"].astype(int) + 1)
+    keys = ["metric", "method", *SETTING, "epoch"]
+    # Each epoch is one number per realisation.
+    return summarised(rows.assign(repeat=0), keys) if len(rows) else _nothing(keys)
+
+
+def delta_frame(selections: Mapping[str, Selection]) -> Any:
+    """Delta by epoch over images and realisations, of the scores and of the last map."""
+    keys = ["of", "method", *SETTING, "epoch"]
+    rows = _delta_rows(selections[EXPERIMENT])
+    return summarised(rows, keys) if len(rows) else _nothing(keys)
+
+
+def _delta_rows(chosen: Selection) -> Any:
+    rows = chosen.metric("delta")
+    if not {"of", "epoch", "downscale"} <= set(rows.columns):
+        return rows[:0]
+    rows = rows[rows["of"].isin(list(PARTS)) & (rows["downscale"].astype(float) - DOWNSCALE).abs().lt(1e-6)]
+    return rows.assign(epoch=rows["epoch"].astype(int))
+
+
+def accuracy_frame(selections: Mapping[str, Selection]) -> Any:
+    """Per method and setting: Delta of the weights that were tested, and the test error."""
+    chosen, keys = selections[EXPERIMENT], ["of", "method", *SETTING]
+    rows, errors = _tested(chosen), chosen.metric("test_error")
+    columns = [*keys, "delta", "delta_low", "delta_high", "error", "deviation", "realisations"]
+    if not len(rows) or not len(errors):
+        return pd.DataFrame(columns=columns)
+    names = {"median": "delta", "low": "delta_low", "high": "delta_high"}
+    delta = summarised(rows, keys).rename(columns=names)[[*keys, *names.values()]]
+    renamed = {"mean": "error", "standard_deviation": "deviation", "values": "realisations"}
+    error = summarised(errors, keys[1:]).rename(columns=renamed)[[*keys[1:], *renamed.values()]]
+    return delta.merge(error, on=keys[1:])[columns]
+
+
+def _tested(chosen: Selection) -> Any:
+    """The Delta rows of each cell's best epoch, or of its last where none is named."""
+    rows = _delta_rows(chosen)
+    best = chosen.metric("best_epoch").set_index("cell")["value"]
+    last = rows.groupby("cell", observed=True)["epoch"].max()
+    wanted = rows["cell"].map(best).fillna(rows["cell"].map(last))
+    return rows[rows["epoch"].eq(wanted)]
+
+
+def _nothing(keys: list[str]) -> Any:
+    return pd.DataFrame(columns=[*keys, *SUMMARY])
+
+
+# --- drawing
+
+
+def draw_curves(points: Any) -> Drawing:
+    """Validation error above, loss below, one column per setting."""
+    return _by_epoch(points, "metric", CURVES, "mean", ("mean", "standard_deviation"))
+
+
+def draw_delta(points: Any) -> Drawing:
+    """The last map above, the scores below."""
+    return _by_epoch(points, "of", PARTS, "median", ("low", "high"))
+
+
+def _by_epoch(points: Any, kind: str, names: dict[str, str], middle: str, band: tuple[str, str]) -> Drawing:
+    hovers: list[Hover] = []
+    figure, grid = _panels(points, kind, names)
+    for (name, setting), axes in grid.items():
+        part = _part(points, kind, name, setting)
+        for method, line in part.sort_values("epoch").groupby("method", sort=False):
+            colour, marker = _look(method)
+            low, high = _band(line, band)
+            axes.plot(line["epoch"], line[middle], color=colour, marker=marker, ms=3.4, lw=1.1, **_few(line))
+            axes.fill_between(line["epoch"], low, high, color=colour, alpha=0.12, lw=0)
+            hovers += [_hover(axes, names[name], method, point, middle) for point in line.to_dict("records")]
+        log_axis(axes, "y", (1, 2, 5))
+        axes.set_xlabel("epochs")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    _method_legend(figure, points)
+    return Drawing(figure, tuple(hovers))
+
+
+def _band(line: Any, band: tuple[str, str]) -> tuple[Any, Any]:
+    if band[0] == "mean":
+        spread = line["standard_deviation"].fillna(0)
+        return (line["mean"] - spread).clip(lower=0.2 * line["mean"]), line["mean"] + spread
+    return line[band[0]], line[band[1]]
+
+
+def _few(line: Any) -> dict[str, Any]:
+    return {"markevery": max(1, len(line) // 8)}
+
+
+def _hover(axes: Any, what: str, method: str, point: dict[str, Any], middle: str) -> Hover:
+    text = f"{METHODS[method].label}, epoch {point['epoch']}: {what} {number(point[middle], 3)}, n = {point['values']}"
+    return Hover(axes, point["epoch"], point[middle], text)
+
+
+def draw_accuracy(points: Any) -> Drawing:
+    """One panel for each setting and part: Delta across, test error up."""
+    hovers: list[Hover] = []
+    figure, grid = _panels(points, "of", PARTS)
+    for (name, setting), axes in grid.items():
+        for point in _part(points, "of", name, setting).to_dict("records"):
+            colour, marker = _look(point["method"])
+            across = [[point["delta"] - point["delta_low"]], [point["delta_high"] - point["delta"]]]
+            spread = point["deviation"] if math.isfinite(point["deviation"]) else 0
+            where = {"xerr": across, "yerr": spread, "fmt": marker, "color": colour, "ms": 5, "lw": 0.8, "capsize": 1.5}
+            axes.errorbar(point["delta"], point["error"], **where)
+            text = f"{METHODS[point['method']].label}: Δ {number(point['delta'])}, test error {point['error']:.2f} %"
+            hovers.append(Hover(axes, point["delta"], point["error"], text))
+        log_axis(axes, "x", (1, 3))
+        axes.set_xlabel(PARTS[name])
+        axes.set_ylabel("test error, %" if axes.get_subplotspec().is_first_col() else "")
+    _method_legend(figure, points, lines=False)
+    return Drawing(figure, tuple(hovers))
+
+
+def _panels(points: Any, kind: str, names: dict[str, str]) -> tuple[Figure, dict[Any, Any]]:
+    """A row for each of the names, a column for each setting that has points."""
+    settings = list(points[SETTING].drop_duplicates().sort_values(SETTING).itertuples(index=False, name=None))
+    shown = [name for name in names if name in set(points[kind])]
+    with mpl.rc_context({**STYLE, "font.size": 8}):
+        width = max(3.5, min(7.2, 1.2 + 2.4 * len(settings)))
+        figure = Figure(figsize=(width, 1.2 + 2.1 * len(shown)), layout="constrained")
+        grid = figure.subplots(len(shown), len(settings), squeeze=False, sharey="row", sharex="row")
+    for row, name in zip(grid, shown, strict=True):
+        row[0].set_ylabel(names[name])
+    for axes, setting in zip(grid[0], settings, strict=True):
+        axes.set_title(setting_name(*setting), fontsize=8)
+    places = {(n, s): grid[i][j] for i, n in enumerate(shown) for j, s in enumerate(settings)}
+    return figure, places
+
+
+def _part(points: Any, kind: str, name: str, setting: tuple[Any, ...]) -> Any:
+    return points[points[kind].eq(name) & points["resolution"].eq(setting[0]) & points["augmented"].eq(setting[1])]
+
+
+def _look(method: str) -> tuple[str, str]:
+    return METHODS[method].colour, MARKERS[list(METHODS).index(method) % len(MARKERS)]
+
+
+def _method_legend(figure: Figure, points: Any, lines: bool = True) -> None:
+    methods = [key for key in METHODS if key in set(points["method"])]
+    handles = []
+    for key in methods:
+        colour, marker = _look(key)
+        handles.append(Line2D([], [], color=colour, marker=marker, ms=4, lw=1.1 if lines else 0))
+    names = [METHODS[key].label for key in methods]
+    columns = max(2, int(figure.get_figwidth() / 1.25))
+    with mpl.rc_context({**STYLE, "font.size": 8}):
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
+
+
+# --- what they say
+
+
+def says_accuracy(points: Any) -> list[Finding]:
+    """The rank correlation of Delta and error over methods, where there are enough of them."""
+    found = []
+    for (part, *setting), group in points.groupby(["of", *SETTING]):
+        if len(group) >= 4:
+            rank, chance = stats.spearmanr(group["delta"], group["error"])
+            where = f"Over {len(group)} methods at {setting_name(*setting)}"
+            text = f"{where}, the rank correlation of {PARTS[part]} and test error"
+            found.append(Finding("measured", f"{text} is {rank:+.2f} (p = {number(chance)})."))
+    return found
+
+
+def says_delta(points: Any) -> list[Finding]:
+    """By how much training changes Delta."""
+    found = []
+    for part, name in PARTS.items():
+        changes = []
+        for method, group in points[points["of"].eq(part)].groupby("method", sort=False):
+            first, last = (group[group["epoch"].eq(end)]["median"].median() for end in _ends(group))
+            if first > 0:
+                changes.append((last / first, method))
+        if changes:
+            (least, calm), (most, wild) = min(changes), max(changes)
+            text = f"{number(least)} ({METHODS[calm].label}) to {number(most)} ({METHODS[wild].label})"
+            found.append(Finding("measured", f"Training multiplies {name} by {text}, first to last epoch measured."))
+    return found
+
+
+def _ends(group: Any) -> tuple[int, int]:
+    return int(group["epoch"].min()), int(group["epoch"].max())
+
+
+def says_curves(points: Any) -> list[Finding]:
+    """How long was trained, and the best validation error seen."""
+    errors = points[points["metric"].eq("validation_error")]
+    if not len(errors):
+        return []
+    best = errors.loc[errors["mean"].idxmin()]
+    where = f"{METHODS[best['method']].label}, epoch {best['epoch']} of {int(errors['epoch'].max())}"
+    return [Finding("measured", f"The lowest mean validation error is {best['mean']:.2f} % ({where}).")]
