@@ -1,18 +1,20 @@
 """The `sesn` command: the only place that joins stages.
 
-A command is a function here under `@app.command()`. It imports the stages it joins inside its body, so that
-`sesn --help` does not wait for torch.
+A command is a function here under `@app.command()`; those about experiments are in harness.commands. It imports the
+stages it joins inside its body, so that `sesn --help` does not wait for torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from harness.commands.consoles import consoles
+from harness.commands.experiments import commands
+from harness.commands.report import commands as report_commands
 
 app = typer.Typer(
     name="sesn",
@@ -21,6 +23,8 @@ app = typer.Typer(
     # A traceback with every tensor of every frame is unreadable.
     pretty_exceptions_show_locals=False,
 )
+app.add_typer(commands)
+app.add_typer(report_commands)
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,19 +43,6 @@ def sesn(
     """Take the options that stand before a command."""
 
 
-@contextmanager
-def _consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
-    """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2."""
-    from rich.console import Console
-
-    errors = Console(stderr=True)
-    try:
-        yield Console(quiet=quiet), None if quiet else errors
-    except (ValueError, TypeError, OSError) as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from error
-
-
 @app.command()
 def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the rows and pictures.")] = Path("reproduced"),
@@ -59,7 +50,7 @@ def reproduce(
     draws: Annotated[int, typer.Option(min=1, help="Random weights per method.")] = 4,
 ) -> None:
     """Run the main job on embedded data: draw the basis, measure Delta of three layers, say what was found."""
-    with _consoles(quiet=False) as (console, progress):
+    with consoles(quiet=False) as (console, progress):
         from harness.drawing import save
         from harness.files import check_writable
         from harness.progress import progress_bar
@@ -80,7 +71,7 @@ def explain(
     images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 32,
 ) -> None:
     """Measure what an observed Delta is made of, one ingredient at a time, and draw it."""
-    with _consoles(quiet=False) as (console, progress):
+    with consoles(quiet=False) as (console, progress):
         from harness.drawing import save
         from harness.files import check_writable
         from harness.progress import progress_bar
@@ -119,7 +110,7 @@ def check(
 
     Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
     """
-    with _consoles(quiet) as (console, progress):
+    with consoles(quiet) as (console, progress):
         from harness.check.command import Settings
         from harness.check.command import check as run_check
 
@@ -161,7 +152,7 @@ def profile(
     quiet: Quiet = False,
 ) -> None:
     """Measure Δ after every submodule of a network, to see which layer breaks its equivariance."""
-    with _consoles(quiet) as (console, _):
+    with consoles(quiet) as (console, _):
         from harness.check.tools import Output, Subject
         from harness.check.tools import profile as run_profile
 
@@ -184,7 +175,7 @@ def budget(
     quiet: Quiet = False,
 ) -> None:
     """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall."""
-    with _consoles(quiet) as (console, progress):
+    with consoles(quiet) as (console, progress):
         from harness.check.tools import Output, Subject
         from harness.check.tools import budget as run_budget
 
@@ -211,7 +202,7 @@ def tune(
     quiet: Quiet = False,
 ) -> None:
     """Propose the kernels with the smallest Δ of one layer for a budget of multiply-adds."""
-    with _consoles(quiet) as (console, progress):
+    with consoles(quiet) as (console, progress):
         from harness.check.tools import Output, Request, tuned
 
         request = Request(scales, range_, budget_macs, side, channels, images, count, data, seed)
@@ -223,7 +214,7 @@ def methods(
     recipe: Annotated[str, typer.Option(help="paper, or released: as the authors' code builds them.")] = "paper",
 ) -> None:
     """List the methods that the experiments compare: keys, sources, sizes of their networks, and what they lack."""
-    with _consoles(quiet=False) as (console, _):
+    with consoles(quiet=False) as (console, _):
         from harness.report.methods import methods_table
 
         console.print(methods_table(recipe))

@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness.store",
         "harness.strategies",
     ),
-    ("harness.__main__", "harness.cli"),
+    ("harness.__main__", "harness.cli", "harness.commands"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,20 @@ def load(rows: Path, experiments: Iterable[str] | None = None) -> pd.DataFrame:
     A failed or skipped cell is one row, whose metric is "" and whose value is NaN. Unknown metrics and methods are
     kept, with a warning. Texts are categories. A setting that some cells lack is NaN or None there.
     """
-    return frame_of(list(stored(rows, experiments).values()))
+    with _no_garbage():
+        return frame_of(list(stored(rows, experiments).values()))
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """A million small objects and no cycles: looking for some again and again would take as long as all the rest."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def frame_of(entries: Sequence[Entry]) -> pd.DataFrame:

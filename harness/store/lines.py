@@ -25,6 +25,8 @@ from harness.records import BUDGETS, SOURCES, STATUSES, Cell, Result
 FORMAT = 1
 #: What a closing line says beside its cell.
 FACTS = ("source", "status", "reason", "code", "machine", "torch", "device", "threads", "started", "seconds")
+#: json.loads would look for the encoding of every line.
+_decode = json.JSONDecoder().decode
 #: Strict JSON has no such numbers.
 _NO_JSON = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -150,7 +152,7 @@ def _corrupt(path: Path, number: int, error: Exception) -> StoreError:
 
 
 def _fields(line: bytes, pending: list[dict[str, Any]]) -> dict[str, Any]:
-    fields = json.loads(line)
+    fields = _decode(line.decode())
     if not isinstance(fields, dict):
         raise ValueError("it is no object")
     if pending and fields["cell"] != pending[0]["cell"]:

@@ -1,0 +1,106 @@
+"""What was asked for on the command line, checked, and beside it what data and rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from harness.commands.ledger import Ledger, estimates, standing
+from harness.data.image_sets import IMAGE_SETS
+from harness.data.root import data_root
+from harness.data.sources import mnist_source, photograph_source, stl10_available
+from harness.machine import processor
+from harness.plan import Planned, Request, plan
+from harness.records import BUDGETS, Budget, Scalar
+from harness.store.lines import Entry
+from harness.store.reading import stored
+from sesn._checks import one_of
+from sesn.models.recipes import known_recipe
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which cells, by the options that `plan`, `run` and `status` share.
+
+    Attributes:
+        experiments: keys; none means all.
+        budget: smoke, lite or paper.
+        methods: keys; none means all.
+        recipe: paper or released.
+        data: the folder of data sets; None: $SESN_DATA, or embedded data.
+        images: the image set for Delta; None: STL-10 if it is there, else embedded.
+        rows: the folder of the store.
+        training: settings of training cells.
+    """
+
+    experiments: tuple[str, ...]
+    budget: Budget
+    methods: tuple[str, ...]
+    recipe: str
+    data: Path | None
+    images: str | None
+    rows: Path
+    training: dict[str, Scalar] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        experiments: Sequence[str] | None,
+        budget: str,
+        methods: Sequence[str] | None,
+        recipe: str,
+        data: Path | None,
+        images: str | None,
+        rows: Path,
+        training: dict[str, Scalar],
+    ) -> Asked:
+        """From the options as they are given."""
+        keys = tuple(key.strip() for text in methods or () for key in text.split(",") if key.strip())
+        known = cast(Budget, one_of("budget", budget, BUDGETS))
+        return cls(tuple(experiments or ()), known, keys, recipe, data, images, rows, training)
+
+    @cached_property
+    def request(self) -> Request:
+        """The same as a request to the plan; whatever is wrong is said here."""
+        if self.data is not None:
+            data_root(self.data)
+        return Request(
+            self.budget,
+            self.methods or None,
+            known_recipe(self.recipe),
+            mnist_source(self.data),
+            self._images(),
+            stl10_available(self.data),
+            self.training,
+        )
+
+    def _images(self) -> str:
+        found = photograph_source(self.data)
+        if self.images is None:
+            return found
+        if one_of("images", self.images, list(IMAGE_SETS)) == "stl10" != found:
+            raise ValueError(f"`images` (='stl10') is not there: {stl10_available(self.data, ('train',))}")
+        return self.images
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """What is stored, of all experiments."""
+        return stored(self.rows)
+
+    def planned(self, budget: Budget) -> list[Planned]:
+        """The cells."""
+        cells = plan(replace(self.request, budget=budget), self.experiments)
+        if not cells:
+            raise ValueError(
+                f"no cell was asked for: `experiments` (={', '.join(self.experiments)}) have none of "
+                f"`methods` (={', '.join(self.methods)})"
+            )
+        return cells
+
+    def ledger(self, jobs: int, device: str, budget: Budget | None = None) -> Ledger:
+        """How every cell stands that was asked for, or would have been at another budget."""
+        known = estimates(self.request, self.entries, processor(), device)
+        return Ledger([standing(one, self.entries) for one in self.planned(budget or self.budget)], known, jobs)

@@ -1,0 +1,137 @@
+"""`sesn run`, behind its options: the cells that are to do go through an engine, and their rows into the store."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.commands.asked import Asked
+from harness.commands.engines import Where
+from harness.commands.ledger import Ledger, Standing, Total
+from harness.machine import provenance_with_code
+from harness.plan import EXPERIMENTS, Planned
+from harness.records import Cell, Result
+from harness.run.display import Bars, Display, Lines, spoken
+from harness.run.runners import RUNNERS
+from harness.run.work import Task, now
+from harness.store.lines import Entry
+from harness.store.writing import Writer
+
+
+def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Campaign:
+    """Run what is to do, telling of it on `errors`; Ctrl-C is passed on once all is in order."""
+    where.check_training(asked.training)
+    workers = where.workers
+    # Whatever is wrong with what was asked for is said before anything is made.
+    asked.planned(asked.budget)
+    with Writer(asked.rows) as writer:
+        ledger = asked.ledger(len(workers), workers[0])
+        store_skips(ledger.standings, asked.entries, writer)
+        running = Campaign(ledger, asked.entries, writer, where.scratch_folder)
+        running.run(where, errors, quiet=quiet)
+    return running
+
+
+def tasks(planned: Sequence[Planned]) -> list[Task]:
+    """Cells with what carries them out."""
+    return [Task(one.cell, RUNNERS[one.cell.experiment], EXPERIMENTS[one.cell.experiment].alone) for one in planned]
+
+
+def store_skips(standings: Sequence[Standing], entries: Mapping[str, Entry], writer: Writer) -> None:
+    """A row for every cell that the plan leaves out, unless it is there already."""
+    facts = provenance_with_code()
+    for one in standings:
+        cell = one.planned.cell
+        if one.state == "skipped" and not _said(entries.get(cell.id), one.reason):
+            writer.append(Result(cell, "skipped", (), one.reason, facts, now()))
+
+
+def _said(entry: Entry | None, reason: str) -> bool:
+    return entry is not None and entry.status == "skipped" and entry.facts["reason"] == reason
+
+
+def _tidy(scratch: Path, result: Result) -> None:
+    """Remove a cell's checkpoints. A failed one keeps them, if it has any: run again, it may go on from there."""
+    if result.status != "failed":
+        shutil.rmtree(scratch, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            scratch.rmdir()
+
+
+@dataclass
+class Campaign:
+    """A run: hears of cells, stores their rows, counts, and passes on what is to be shown."""
+
+    ledger: Ledger
+    entries: Mapping[str, Entry]
+    writer: Writer
+    scratch: Path
+    display: Display | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    _running: dict[str, float] = field(default_factory=dict)
+    _waiting: dict[str, Planned] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._waiting = {one.cell.id: one for one in self.ledger.to_do}
+
+    def run(self, where: Where, errors: Console, *, quiet: bool) -> None:
+        """Carry out all that is to do."""
+        to_do, begun = tasks(self.ledger.to_do), time.monotonic()
+        shown = Bars if errors.is_terminal and not quiet else Lines
+        with shown(errors, len(to_do), self.left, quiet=quiet) as display:
+            self.display = display
+            if to_do:
+                where.build().run(to_do, self)
+        self.seconds = time.monotonic() - begun
+
+    def started(self, cell: Cell) -> None:
+        """Note it."""
+        self._running[cell.id] = 0.0
+        if self.display:
+            self.display.started(cell)
+
+    def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
+        """Note it."""
+        self._running[cell.id] = min(max(fraction, 0.0), 1.0)
+        if self.display:
+            self.display.progressed(cell, fraction, doing)
+
+    def finished(self, result: Result) -> None:
+        """Store its rows first; then all else."""
+        name = result.cell.id
+        if result.status != "skipped" or not _said(self.entries.get(name), result.reason):
+            self.writer.append(result)
+        _tidy(self.scratch / name, result)
+        self.counts[result.status] += 1
+        self._running.pop(name, None)
+        planned = self._waiting.pop(name)
+        if result.status == "ok":
+            facts = result.provenance
+            self.ledger.estimates.learn(planned, result.seconds, str(facts["machine"]), str(facts["device"]))
+        if self.display:
+            self.display.finished(result)
+
+    def left(self) -> str:
+        """The time left, in words."""
+        seconds = unknown = 0.0
+        for name, planned in self._waiting.items():
+            expected = self.ledger.estimates.seconds(planned)
+            unknown += expected is None
+            seconds += (expected or 0.0) * (1 - self._running.get(name, 0.0))
+        return Total(seconds / max(len(self._running), 1), int(unknown)).words(spoken)
+
+    def summary(self) -> str:
+        """The last line."""
+        if not self.counts:
+            return "nothing is left to do"
+        told = ", ".join(f"{self.counts[status]} {status}" for status in ("ok", "failed", "skipped"))
+        return f"{sum(self.counts.values())} cells in {spoken(self.seconds)}: {told}"

@@ -1,0 +1,29 @@
+"""How every command prints and fails."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+
+@contextmanager
+def consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2."""
+    from rich.console import Console
+
+    errors = Console(stderr=True)
+
+    def show(message: Warning | str, *_rest: Any, **_more: Any) -> None:
+        errors.print(f"warning: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            yield Console(quiet=quiet), None if quiet else errors
+    except (ValueError, TypeError, OSError) as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from error

@@ -1,0 +1,100 @@
+"""Where cells run, by the options of `run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from harness.data.root import named_root
+from harness.files import check_writable
+from harness.records import Scalar
+from harness.run.cluster import Cluster
+from harness.run.devices import devices, for_workers
+from harness.run.local import Local
+from harness.run.numerics import Numerics
+from harness.run.work import Listener, Place, Task
+from sesn._checks import one_of, require, whole
+
+ENGINES = ("local", "ray")
+
+
+class Engine(Protocol):
+    """What carries out tasks."""
+
+    def run(self, tasks: list[Task], listener: Listener) -> None:
+        """Carry them all out, telling the listener."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """The options, checked.
+
+    Attributes:
+        engine: "local" or "ray".
+        jobs: cells at a time; None: one a GPU, or one.
+        device: auto, cpu, cuda or cuda:N.
+        threads: of each cell; None: its share of the cores.
+        address: of the Ray cluster; None starts one.
+        data: the folder of data sets; None: $SESN_DATA.
+        scratch: the folder of checkpoints and logs; None only where nothing is run.
+    """
+
+    engine: str
+    jobs: int | None
+    device: str
+    threads: int | None = None
+    address: str | None = None
+    data: Path | None = None
+    scratch: Path | None = None
+
+    def __post_init__(self) -> None:
+        one_of("engine", self.engine, ENGINES)
+        for name in ("jobs", "threads"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
+        require(
+            self.address is None or self.engine == "ray", "address", self.address, "left out", "or use --engine ray"
+        )
+        if self.scratch is not None:
+            check_writable(self.scratch / "worker-0.log")
+
+    @property
+    def workers(self) -> list[str]:
+        """A device for each cell that runs at a time on this machine."""
+        found = ["cpu"] if self.engine == "ray" else devices(self.device)
+        return for_workers(found, self.jobs)
+
+    def check_training(self, training: dict[str, Scalar]) -> None:
+        """Refuse now what the devices could not do later. A cluster's are not known yet."""
+        Numerics.of(training, "cuda" if self.engine == "ray" else self.workers[0])
+
+    @property
+    def scratch_folder(self) -> Path:
+        """The folder of checkpoints and logs, where something is run."""
+        assert self.scratch is not None
+        return self.scratch
+
+    @property
+    def logs(self) -> str:
+        """Where tracebacks go."""
+        return "Ray's logs of its workers" if self.engine == "ray" else f"{self.scratch}/worker-*.log"
+
+    def build(self) -> Engine:
+        """The engine."""
+        # Absolute: workers, and other machines, may stand elsewhere.
+        root = named_root(self.data)
+        place = Place(data_root=root.absolute() if root else None, scratch=self.scratch_folder.absolute())
+        if self.engine == "ray":
+            return Cluster(place, self.device, self.address, self.threads, self.jobs or 1)
+        return Local(place, self.workers, self.threads, self.scratch_folder)
+
+
+def training_settings(precision: str | None, ranks: int | None) -> dict[str, Scalar]:
+    """What is added to training cells: nothing for the defaults, so that they stay the cells that they were."""
+    chosen = Numerics(precision or "fp32", ranks=1 if ranks is None else ranks)
+    chosen.check(torch.device("cuda"))
+    given: dict[str, Scalar] = {"precision": chosen.precision, "ranks": chosen.ranks}
+    return {name: value for name, value in given.items() if value != getattr(Numerics(), name)}

@@ -1,0 +1,162 @@
+"""The plan beside the store: which cells are done, which are to do, and how long they will take."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from harness.plan import EXPERIMENTS, Planned, Request, plan
+from harness.records import BUDGETS, Cell
+from harness.store.lines import Entry
+
+#: Settings that a cell's speed depends on beyond its work: caches and small maps.
+SIZES = ("side", "resolution")
+
+
+class Standing(NamedTuple):
+    """A planned cell and how it stands: done, failed (to be run again), skipped or remaining."""
+
+    planned: Planned
+    state: str
+    reason: str = ""
+
+    @property
+    def to_do(self) -> bool:
+        """Whether a run would carry it out."""
+        return self.state in ("failed", "remaining")
+
+
+def standing(planned: Planned, entries: Mapping[str, Entry]) -> Standing:
+    """How a cell stands. What was skipped and is no longer planned to be is done like any other."""
+    entry = entries.get(planned.cell.id)
+    if entry is not None and entry.status == "ok":
+        return Standing(planned, "done")
+    if planned.skip:
+        return Standing(planned, "skipped", planned.skip)
+    if entry is not None and entry.status == "failed":
+        return Standing(planned, "failed", entry.facts["reason"])
+    return Standing(planned, "remaining")
+
+
+class Estimates:
+    """Seconds of cells, from those that are done: in proportion to their work, by experiment, method and size."""
+
+    def __init__(self, machine: str, device: str) -> None:
+        self._here = (machine, device.partition(":")[0])
+        self._rates: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        self._medians: dict[tuple[str, ...], float] = {}
+
+    def learn(self, planned: Planned, seconds: float, machine: str, device: str) -> None:
+        """Take a finished cell into account."""
+        if planned.work <= 0 or seconds <= 0:
+            return
+        kind = _kind(planned.cell)
+        for key in (kind, (*kind, machine, device.partition(":")[0])):
+            self._rates[key].append(seconds / planned.work)
+            self._medians.pop(key, None)
+
+    def seconds(self, planned: Planned) -> float | None:
+        """Of a cell, by those of its kind on this machine, else on any; None if there are none."""
+        kind = _kind(planned.cell)
+        key = next((key for key in ((*kind, *self._here), kind) if key in self._rates), None)
+        if key is None:
+            return None
+        if key not in self._medians:
+            self._medians[key] = statistics.median(self._rates[key])
+        return planned.work * self._medians[key]
+
+    def total(self, cells: Iterable[Planned]) -> Total:
+        """Of many cells."""
+        seconds = [self.seconds(planned) for planned in cells]
+        return Total(sum(filter(None, seconds)), seconds.count(None))
+
+
+class Total(NamedTuple):
+    """Seconds of the cells that can be estimated, and how many cannot."""
+
+    seconds: float
+    unknown: int
+
+    def words(self, spoken: Callable[[float | None], str]) -> str:
+        """For people: at least so long, where some are unknown."""
+        if self.unknown and not self.seconds:
+            return "?"
+        return ("at least " if self.unknown else "") + spoken(self.seconds)
+
+
+def _kind(cell: Cell) -> tuple[str, ...]:
+    return (cell.experiment, cell.method, *(str(cell.settings.get(name, "")) for name in SIZES))
+
+
+def estimates(request: Request, entries: Mapping[str, Entry], machine: str, device: str) -> Estimates:
+    """What the stored cells of the same request teach, at every budget."""
+    known = Estimates(machine, device)
+    for budget in BUDGETS:
+        for planned in plan(replace(request, budget=budget, methods=None)):
+            entry = entries.get(planned.cell.id)
+            if entry is not None and entry.status == "ok":
+                facts = entry.facts
+                known.learn(planned, facts["seconds"], facts["machine"], facts["device"])
+    return known
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All planned cells as they stand, and the estimates."""
+
+    standings: Sequence[Standing]
+    estimates: Estimates
+    #: how many cells run at a time
+    jobs: int = 1
+
+    @property
+    def to_do(self) -> list[Planned]:
+        """What a run would carry out."""
+        return [one.planned for one in self.standings if one.to_do]
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything of it was run."""
+        return any(one.state in ("done", "failed") for one in self.standings)
+
+    def experiments(self) -> dict[str, list[Standing]]:
+        """The cells of each experiment."""
+        groups: dict[str, list[Standing]] = {}
+        for one in self.standings:
+            groups.setdefault(one.planned.cell.experiment, []).append(one)
+        return groups
+
+    def left(self, standings: Iterable[Standing]) -> Total:
+        """How long a run of the cells that are to do takes."""
+        cells = [one.planned for one in standings if one.to_do]
+        alone = self.estimates.total(cell for cell in cells if EXPERIMENTS[cell.cell.experiment].alone)
+        others = self.estimates.total(cell for cell in cells if not EXPERIMENTS[cell.cell.experiment].alone)
+        return Total(alone.seconds + others.seconds / self.jobs, alone.unknown + others.unknown)
+
+    def as_dict(self, *, cells: bool) -> dict[str, Any]:
+        """Everything as plain data, with every cell if asked."""
+        document: dict[str, Any] = {"experiments": [self._summary(key, of) for key, of in self.experiments().items()]}
+        if cells:
+            document["cells"] = [self._cell(one) for one in self.standings]
+        return document
+
+    def _summary(self, key: str, standings: Sequence[Standing]) -> dict[str, Any]:
+        left = self.left(standings)
+        counts = Counter(one.state for one in standings)
+        return {
+            "experiment": key,
+            "budget": standings[0].planned.cell.budget,
+            "cells": len(standings),
+            **{state: counts[state] for state in ("done", "failed", "skipped", "remaining")},
+            "reasons": dict(Counter(one.reason for one in standings if one.reason)),
+            "seconds_left": left.seconds,
+            "cells_of_unknown_length": left.unknown,
+        }
+
+    def _cell(self, one: Standing) -> dict[str, Any]:
+        cell = one.planned.cell
+        seconds = self.estimates.seconds(one.planned) if one.to_do else None
+        return {"cell": cell.id, **cell.as_dict(), "state": one.state, "reason": one.reason, "seconds": seconds}

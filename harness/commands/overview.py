@@ -1,0 +1,118 @@
+"""Tables of the plan and of what is done of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.commands.asked import Asked
+from harness.commands.ledger import Ledger, Standing, Total
+from harness.data.sources import Status
+from harness.plan import EXPERIMENTS
+from harness.run.display import spoken
+from harness.store.reading import size
+
+STATES = ("done", "failed", "skipped", "remaining")
+#: What git and those who clone should not be asked to carry.
+LARGEST_STORE = 50e6
+
+
+def print_plan(ledger: Ledger, console: Console, *, cells: bool) -> None:
+    """The cells of each experiment and how long they take; every cell, if asked."""
+    if cells:
+        for one in ledger.standings:
+            console.print(_line(one, ledger), markup=False, highlight=False, soft_wrap=True)
+    print_overview([ledger], console)
+
+
+def _line(one: Standing, ledger: Ledger) -> str:
+    cell = one.planned.cell
+    told = one.reason or (f"takes {spoken(ledger.estimates.seconds(one.planned))}" if one.to_do else "")
+    return f"{one.state:9} {cell.id} {cell.title}" + (f" ({told})" if told else "")
+
+
+def print_overview(ledgers: Sequence[Ledger], console: Console) -> None:
+    """A line for each experiment and budget; below, why cells failed or were left out, and what the estimate means."""
+    table = Table(box=None, padding=(0, 1))
+    for name in ("experiment", "budget"):
+        table.add_column(name, no_wrap=True)
+    for name in ("cells", *STATES, "time left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for ledger in ledgers:
+        for key, standings in ledger.experiments().items():
+            counts = Counter(one.state for one in standings)
+            numbers = [str(len(standings)), *(str(counts[state]) for state in STATES)]
+            left = ledger.left(standings).words(spoken) if counts["failed"] or counts["remaining"] else "–"
+            table.add_row(key, standings[0].planned.cell.budget, *numbers, left)
+    console.print(table)
+    for ledger in ledgers:
+        _print_reasons(ledger, console)
+    _print_total(ledgers, console)
+
+
+def _print_reasons(ledger: Ledger, console: Console) -> None:
+    for key, standings in ledger.experiments().items():
+        counts = Counter((one.state, one.reason) for one in standings if one.reason)
+        for (state, reason), count in counts.most_common():
+            told = f"{key}, {standings[0].planned.cell.budget}: {count} {state}: {reason}"
+            console.print(told, style="red" if state == "failed" else "", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_total(ledgers: Sequence[Ledger], console: Console) -> None:
+    totals = [ledger.left(ledger.standings) for ledger in ledgers]
+    total = Total(sum(total.seconds for total in totals), sum(total.unknown for total in totals))
+    if not any(ledger.to_do for ledger in ledgers):
+        console.print("nothing is left to do")
+        return
+    console.print(f"time left, {ledgers[0].jobs} at a time: {total.words(spoken)}")
+    if total.unknown:
+        console.print(
+            f"{total.unknown} cells are of a kind of which none has finished yet: how long they take is unknown",
+            soft_wrap=True,
+        )
+
+
+def as_dict(ledgers: Sequence[Ledger], *, cells: bool) -> dict[str, Any]:
+    """The same as plain data."""
+    documents = [ledger.as_dict(cells=cells) for ledger in ledgers]
+    joined: dict[str, Any] = {"experiments": [one for document in documents for one in document["experiments"]]}
+    if cells:
+        joined["cells"] = [one for document in documents for one in document["cells"]]
+    return joined
+
+
+def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console) -> None:
+    """What is done, and remarks on what else lies in the store."""
+    if ledgers:
+        print_overview(ledgers, console)
+    else:
+        console.print(f"nothing is stored in {asked.rows} yet; `sesn plan` lists what can be run", soft_wrap=True)
+    stale = _retired(asked)
+    if stale:
+        console.print(
+            f"{stale} stored cells are of older versions of their experiment: nothing uses them", soft_wrap=True
+        )
+    bytes_stored = size(asked.rows)
+    if bytes_stored > LARGEST_STORE:
+        most = f"{LARGEST_STORE / 1e6:.0f} MB"
+        console.print(f"{asked.rows} holds {bytes_stored / 1e6:.0f} MB; do not commit more than {most}", soft_wrap=True)
+
+
+def _retired(asked: Asked) -> int:
+    cells = [entry.cell for entry in asked.entries.values() if entry.cell.experiment in EXPERIMENTS]
+    return sum(cell.version != EXPERIMENTS[cell.experiment].version for cell in cells)
+
+
+def data_table(sets: Sequence[Status]) -> Table:
+    """The data sets, where they are, and what is missing."""
+    table = Table(box=None, padding=(0, 1))
+    for name in ("data set", "found", "images", "where", "remark"):
+        table.add_column(name, justify="right" if name == "images" else "left", overflow="fold")
+    for one in sets:
+        where = str(one.path) if one.path else "–"
+        table.add_row(one.name, "yes" if one.found else "no", str(one.images), where, one.remark)
+    return table

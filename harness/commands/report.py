@@ -1,0 +1,87 @@
+"""The command `report`: rows, published numbers and the error budget, joined into figures, tables and a page."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.commands.consoles import consoles
+
+if TYPE_CHECKING:
+    from harness.report.rendering import Material
+
+commands = typer.Typer()
+
+
+@commands.command()
+def report(
+    only: Annotated[
+        str | None, typer.Option(metavar="ID", help="One figure or table; an unknown ID lists all.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = Path("reports"),
+    rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
+    error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = Path(
+        "reports/budget/published.json"
+    ),
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+) -> None:
+    """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured."""
+    with consoles(quiet) as (console, _):
+        from harness.files import check_writable
+        from harness.report.artefacts import artefact
+        from harness.report.page import report_files, write_files
+
+        if only is not None:
+            artefact(only)
+        check_writable(out / "index.html")
+        found = material(rows, error_budget)
+        for note in found.notes:
+            console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        files = report_files(found, out, rows, only)
+        written = write_files(files, out)
+        what = "index.html and README.md" if only is None else only
+        console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
+        if not files:
+            console.print(f"{only} has no rows yet; run {artefact(str(only)).run}", markup=False, soft_wrap=True)
+
+
+def material(rows: Path, error_budget: Path) -> Material:
+    """All that the report is made of, with what was odd about it."""
+    from harness.paper import published
+    from harness.plan import EXPERIMENTS
+    from harness.report.rendering import Material
+    from harness.store.frame import load
+
+    with warnings.catch_warnings(record=True) as odd:
+        warnings.simplefilter("always")
+        frame = load(rows)
+    steps, figures = _waterfall(error_budget)
+    notes = tuple(dict.fromkeys(str(one.message) for one in odd))
+    versions = {key: experiment.version for key, experiment in EXPERIMENTS.items()}
+    return Material(frame, published(), versions, steps, figures, notes)
+
+
+def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
+    """The steps of the error budget as rows, and their figure as `sesn budget` draws it."""
+    import pandas as pd
+
+    if not path.exists():
+        return pd.DataFrame(), {}
+    from harness.check.budget import Budget, Step
+    from harness.check.waterfall import draw_budget
+    from harness.drawing import Drawing
+    from harness.report.waterfall import budget_rows
+
+    document = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        steps = tuple(Step(**step) for step in document["budget"]["steps"])
+        figure = draw_budget(
+            Budget(**{**document["budget"], "steps": steps}), Path(document["settings"]["target"]).name
+        )
+        return budget_rows(document), {"error-budget": Drawing(figure)}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error

@@ -1,0 +1,194 @@
+"""The engine for many machines: cells as tasks of a Ray cluster. The driver alone hears of results, and writes them.
+
+A task whose worker or machine dies is given out once more, because on a cluster that is seldom the cell's fault; after
+that it is a failed cell, as it is locally.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from harness.records import Result
+from harness.run.devices import cores
+from harness.run.work import Listener, Place, Task, Throttled, carry_out, now, one_line
+from sesn._checks import complaint
+
+#: Seconds between looks at the board.
+PATIENCE = 0.5
+ATTEMPTS = 2
+#: Ray holds the rest of the tasks no better than we do.
+MOST_GIVEN_OUT = 500
+#: Bytes. Results are small; by default Ray would take a third of the memory.
+OBJECT_STORE = 100_000_000
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The Ray engine.
+
+    Attributes:
+        place: what every cell has in common; its device is chosen by `device`.
+        device: "auto" (a GPU for each cell if the cluster has any), "cpu" or "cuda".
+        address: of the cluster; None starts one on this machine, which ends with the run.
+        threads: processor cores for each cell; None: a machine's share for each of its GPUs or, without any, of `jobs`.
+        jobs: how many cells a machine without GPUs runs at a time.
+    """
+
+    place: Place
+    device: str = "auto"
+    address: str | None = None
+    threads: int | None = None
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise ValueError(complaint("device", self.device, "auto, cpu or cuda", "Ray chooses which GPU"))
+
+    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+        """Carry out all tasks: first those that must be alone, each on a whole machine, then the others."""
+        with _connected(self.address, (self.threads or 1) * self.jobs) as ray:
+            machine = self._machine(ray)
+            for task in tasks:
+                if task.alone:
+                    _Batch(ray, self._place(machine, int(machine["CPU"])), listener).run([task])
+            shared = self.threads or int(machine["CPU"] / (machine.get("GPU") or self.jobs))
+            _Batch(ray, self._place(machine, shared), listener).run([task for task in tasks if not task.alone])
+
+    def _machine(self, ray: Any) -> Mapping[str, float]:
+        """What the smallest machine of those that will be used has: what fits there fits everywhere."""
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        with_gpu = [machine for machine in alive if machine.get("GPU", 0) >= 1]
+        if self.device == "cuda" and not with_gpu:
+            raise ValueError(complaint("device", self.device, "one that the cluster has", "it has no GPU; use cpu"))
+        used = with_gpu if with_gpu and self.device != "cpu" else [{**machine, "GPU": 0.0} for machine in alive]
+        if not used:
+            raise ValueError(complaint("address", self.address, "a cluster with at least one free processor core"))
+        return min(used, key=lambda machine: machine["CPU"])
+
+    def _place(self, machine: Mapping[str, float], threads: int) -> Place:
+        return replace(self.place, device="cuda" if machine.get("GPU") else "cpu", threads=max(1, threads))
+
+
+@contextmanager
+def _connected(address: str | None, least_cores: int) -> Iterator[Any]:
+    """Ray, connected to a cluster, or to one that is started here."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # As Ray will do it from some version on; until that is said it warns.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("`engine` (='ray') needs Ray: pip install 'sesn[cluster]'") from error
+    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        # "local": never one that happens to run here.
+        options |= {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
+        options |= {"num_cpus": max(cores(), least_cores)}
+    try:
+        ray.init(**options)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise ConnectionError(f"no Ray cluster at `address` (={address!r}): {one_line(str(error))}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+class _Board:
+    """Where tasks write how far they are, and the driver reads it."""
+
+    def __init__(self) -> None:
+        self._news: dict[str, tuple[float, str]] = {}
+
+    def tell(self, name: str, fraction: float, doing: str) -> None:
+        self._news[name] = (fraction, doing)
+
+    def take(self) -> dict[str, tuple[float, str]]:
+        news, self._news = self._news, {}
+        return news
+
+
+def _carry_out(task: Task, place: Place, board: Any) -> Result:
+    """What a worker of the cluster does."""
+    torch.set_num_threads(place.threads)
+
+    def tell(fraction: float, doing: str) -> None:
+        board.tell.remote(task.cell.id, fraction, doing)
+
+    tell(0.0, "")
+    return carry_out(task, place, Throttled(tell))
+
+
+@dataclass
+class _Batch:
+    """Tasks that run side by side."""
+
+    ray: Any
+    place: Place
+    listener: Listener
+    _given: dict[Any, Task] = field(default_factory=dict)
+    _attempts: Counter[str] = field(default_factory=Counter)
+    _begun: dict[str, str] = field(default_factory=dict)
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        if not tasks:
+            return
+        ray = self.ray
+        board = ray.remote(num_cpus=0)(_Board).remote()
+        # Retries are counted here, so that they are the same for every kind of death.
+        options = {"num_cpus": self.place.threads, "num_gpus": int(self.place.device == "cuda"), "max_retries": 0}
+        remote = ray.remote(**options)(_carry_out)
+        waiting = deque(tasks)
+        looked = time.monotonic()
+        while waiting or self._given:
+            while waiting and len(self._given) < MOST_GIVEN_OUT:
+                task = waiting.popleft()
+                self._given[remote.remote(task, self.place, board)] = task
+            for reference in self._ready():
+                waiting.extend(self._received(reference))
+            if time.monotonic() - looked >= PATIENCE:
+                self._look_at(board)
+                looked = time.monotonic()
+
+    def _ready(self) -> list[Any]:
+        """The tasks that have ended, as soon as there is one, or after a moment none."""
+        given = list(self._given)
+        first, _ = self.ray.wait(given, timeout=PATIENCE)
+        return list(self.ray.wait(given, num_returns=len(given), timeout=0)[0]) if first else []
+
+    def _received(self, reference: Any) -> list[Task]:
+        """Pass the result on, and return the task if it is to be given out again."""
+        task = self._given.pop(reference)
+        name = task.cell.id
+        self._attempts[name] += 1
+        try:
+            result = self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            if self._attempts[name] < ATTEMPTS:
+                return [task]
+            reason = f"{type(error).__name__}, {ATTEMPTS} times: {one_line(str(error))}"
+            result = Result(task.cell, "failed", (), reason, {}, self._begun.get(name, now()))
+        self.listener.finished(result)
+        return []
+
+    def _look_at(self, board: Any) -> None:
+        """Tell the listener what the board says. It may have died with its machine: then nothing is told."""
+        try:
+            news = self.ray.get(board.take.remote(), timeout=10 * PATIENCE)
+        except self.ray.exceptions.RayError:
+            return
+        cells = {task.cell.id: task.cell for task in self._given.values()}
+        for name, (fraction, doing) in news.items():
+            if name in cells:
+                if name not in self._begun:
+                    self._begun[name] = now()
+                    self.listener.started(cells[name])
+                self.listener.progressed(cells[name], fraction, doing)

@@ -1,0 +1,150 @@
+"""What a run shows while it goes on: bars on a terminal, else a line for each cell; little if quiet."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn
+
+from harness.records import Cell, Result
+
+#: The time left, in words.
+Left = Callable[[], str]
+COLOURS = {"ok": "green", "failed": "red", "skipped": "yellow"}
+#: Seconds for which the time left is not worked out anew.
+FRESH = 1.0
+
+
+def spoken(seconds: float | None) -> str:
+    """A duration: 0.8 s, 12 s, 3 min, 2.5 h, 4.1 days; a question mark if unknown."""
+    if seconds is None:
+        return "?"
+    for least, unit, name in ((2 * 86400, 86400, "days"), (3600, 3600, "h"), (100, 60, "min")):
+        if seconds >= least:
+            count = seconds / unit
+            return f"{count:.1f} {name}" if name != "min" and count < 10 else f"{count:.0f} {name}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+class Display(Protocol):
+    """What a run tells the people who wait for it; a context, for as long as it runs."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def started(self, cell: Cell) -> None:
+        """A cell began."""
+
+    def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
+        """A cell is so far."""
+
+    def finished(self, result: Result) -> None:
+        """A cell ended."""
+
+
+class Lines:
+    """A line for each finished cell; for failed ones only, if quiet."""
+
+    def __init__(self, console: Console, total: int, left: Left, *, quiet: bool = False) -> None:
+        self._console, self._total, self._left, self._quiet = console, total, _Fresh(left), quiet
+        self._count = 0
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def started(self, cell: Cell) -> None:
+        """Say nothing."""
+
+    def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
+        """Say nothing: a log is read afterwards."""
+
+    def finished(self, result: Result) -> None:
+        """Print what became of it."""
+        self._count += 1
+        if self._quiet and result.status != "failed":
+            return
+        left = f" (left: {self._left()})" if self._count < self._total else ""
+        told = f"[{self._count}/{self._total}] {_sentence(result)}{left}"
+        self._console.print(told, style=_style(result), markup=False, highlight=False, soft_wrap=True)
+
+
+class Bars:
+    """A bar for all cells, with the time left, and one for each that runs; failures are printed above."""
+
+    def __init__(self, console: Console, total: int, left: Left, *, quiet: bool = False) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
+        self._progress = Progress(
+            *columns, _Count(), TextColumn("{task.fields[note]}"), console=console, transient=True, disable=quiet
+        )
+        self._left = _Fresh(left)
+        self._bars: dict[str, TaskID] = {}
+        self._all = self._progress.add_task("all cells", total=total, note="")
+        self._done: Counter[str] = Counter()
+
+    def __enter__(self) -> Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def started(self, cell: Cell) -> None:
+        """Add its bar."""
+        self._bars[cell.id] = self._progress.add_task(cell.title, total=1.0, note="")
+
+    def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
+        """Move its bar."""
+        if cell.id in self._bars:
+            self._progress.update(self._bars[cell.id], completed=fraction, note=doing)
+        self._progress.update(self._all, note=f"left: {self._left()}")
+
+    def finished(self, result: Result) -> None:
+        """Take its bar away."""
+        if result.cell.id in self._bars:
+            self._progress.remove_task(self._bars.pop(result.cell.id))
+        self._progress.update(self._all, advance=1, note=f"left: {self._left()}")
+        if result.status == "failed":
+            self._progress.console.print(_sentence(result), style=_style(result), markup=False, highlight=False)
+
+
+class _Count(MofNCompleteColumn):
+    """How many of how many, for the bar of all cells; the others are fractions."""
+
+    def render(self, task):  # type: ignore[no-untyped-def]
+        return super().render(task) if task.total != 1.0 else ""
+
+
+class _Fresh:
+    """A text that is expensive to make, made at most once a second."""
+
+    def __init__(self, make: Left) -> None:
+        self._make, self._made, self._text = make, -FRESH, ""
+
+    def __call__(self) -> str:
+        if time.monotonic() - self._made >= FRESH:
+            self._text, self._made = self._make(), time.monotonic()
+        return self._text
+
+
+def _style(result: Result) -> str:
+    return COLOURS[result.status]
+
+
+def _sentence(result: Result) -> str:
+    reason = f" ({result.reason})" if result.reason else ""
+    return f"{result.status}, {spoken(result.seconds)}: {result.cell.title}{reason}"

@@ -1,0 +1,219 @@
+"""The local engine: cells on this machine, a process for each that runs at a time.
+
+Processes of our own rather than a pool of joblib or concurrent.futures: those lose the whole pool when one worker dies
+and do not say on which task; and nothing comes out of them before a task ends. Here a dead worker is one failed cell,
+progress streams, and the workers die with their parent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from harness.records import Result
+from harness.run.devices import cores
+from harness.run.work import Listener, Place, Task, now
+
+#: Seconds between looks at workers that say nothing.
+PATIENCE = 0.5
+
+
+@dataclass(frozen=True)
+class Local:
+    """The local engine.
+
+    Attributes:
+        place: what every worker has in common.
+        devices: one for each worker; several on one device share it.
+        threads: of each worker; None gives each its share of the cores, and all to a cell that runs alone.
+        logs: the folder for what workers print, tracebacks among it.
+    """
+
+    place: Place
+    devices: Sequence[str]
+    threads: int | None
+    logs: Path
+
+    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+        """Carry out all tasks: first those that must be alone, with all threads, then the others."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for old in self.logs.glob("worker-*.log"):
+            old.unlink()
+        alone = [task for task in tasks if task.alone]
+        others = [task for task in tasks if not task.alone]
+        _Pool(self._places(self.devices[:1]), self.logs, listener).run(alone)
+        _Pool(self._places(self.devices)[: len(others)], self.logs, listener).run(others)
+
+    def _places(self, devices: Sequence[str]) -> list[Place]:
+        threads = self.threads or max(1, cores() // len(devices))
+        return [replace(self.place, device=device, threads=threads) for device in devices]
+
+
+class _Pool:
+    """As many workers as places."""
+
+    def __init__(self, places: Sequence[Place], logs: Path, listener: Listener) -> None:
+        self._places = places
+        self._logs = logs
+        self._listener = listener
+        self._workers: list[_Worker] = []
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        if not tasks:
+            return
+        waiting = deque(tasks)
+        try:
+            self._workers = [_Worker(place, self._log(index)) for index, place in enumerate(self._places)]
+            while waiting or any(worker.task for worker in self._workers):
+                self._hand_out(waiting)
+                self._hear()
+                self._bury(needed=bool(waiting))
+        finally:
+            for worker in self._workers:
+                worker.kill()
+
+    def _log(self, index: int) -> Path:
+        return self._logs / f"worker-{index}.log"
+
+    def _hand_out(self, waiting: deque[Task]) -> None:
+        for worker in self._workers:
+            if waiting and worker.is_ready and worker.task is None:
+                worker.begin(waiting.popleft())
+                assert worker.task is not None
+                self._listener.started(worker.task.cell)
+
+    def _hear(self) -> None:
+        by_connection: dict[Any, _Worker] = {worker.connection: worker for worker in self._workers if worker.is_open}
+        if not by_connection:
+            return
+        for connection in wait(list(by_connection), PATIENCE):
+            worker = by_connection[connection]
+            for kind, *content in worker.messages():
+                self._heard(worker, kind, content)
+
+    def _heard(self, worker: _Worker, kind: str, content: list[Any]) -> None:
+        if kind == "ready":
+            worker.facts = content[0]
+        elif kind == "progress" and worker.task is not None:
+            self._listener.progressed(worker.task.cell, *content)
+        elif kind == "result":
+            worker.task = None
+            self._listener.finished(content[0])
+
+    def _bury(self, *, needed: bool) -> None:
+        """Turn the cell of each dead worker into a failed one, and replace the worker if there is work for it."""
+        for index, worker in enumerate(self._workers):
+            if worker.is_open and worker.process.poll() is None:
+                continue
+            # Its last words may still be in the pipe.
+            for kind, *content in worker.messages():
+                self._heard(worker, kind, content)
+            worker.kill()
+            if not worker.is_ready:
+                raise ChildProcessError(
+                    f"a worker could not start: it {worker.fate}; its last line is {_last_line(worker.log)!r}, "
+                    f"the rest is in {worker.log}"
+                )
+            if worker.task is not None:
+                self._listener.finished(worker.obituary())
+            if needed:
+                self._workers[index] = _Worker(worker.place, worker.log)
+            else:
+                worker.task = None
+
+
+@dataclass
+class _Worker:
+    """A worker process, as its parent sees it."""
+
+    place: Place
+    log: Path
+    task: Task | None = None
+    facts: Mapping[str, str | int] = field(default_factory=dict)
+    is_open: bool = True
+    _started: str = ""
+    _clock: float = 0.0
+
+    def __post_init__(self) -> None:
+        ours, theirs = Pipe()
+        self.connection: Connection[Any, Any] = ours
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-m", "harness.run.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                # A session of its own: Ctrl-C reaches the parent alone, and what the cell starts can be ended with it.
+                start_new_session=True,
+            )
+        theirs.close()
+        ours.send(self.place)
+
+    def _environment(self) -> dict[str, str]:
+        """Threads are set before torch and numpy load; cells may come from wherever the parent imports."""
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.place.threads))
+        return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said which machine it is on."""
+        return bool(self.facts)
+
+    def begin(self, task: Task) -> None:
+        self.task = task
+        self._started, self._clock = now(), time.monotonic()
+        # A worker that died meanwhile is noticed where all are.
+        with suppress(OSError):
+            self.connection.send(task)
+
+    def messages(self) -> list[Any]:
+        """What has arrived; the end of the pipe closes it."""
+        arrived = []
+        try:
+            while self.is_open and self.connection.poll():
+                arrived.append(self.connection.recv())
+        except (EOFError, OSError):
+            self.is_open = False
+        return arrived
+
+    def kill(self) -> None:
+        """End it and whatever it has started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.connection.close()
+        self.is_open = False
+
+    @property
+    def fate(self) -> str:
+        """How it ended."""
+        code = self.process.returncode
+        if code == -signal.SIGKILL:
+            return "was killed (SIGKILL), as the system does where memory runs out"
+        if code < 0:
+            return f"crashed ({signal.Signals(-code).name})"
+        return f"exited with status {code}"
+
+    def obituary(self) -> Result:
+        """The failed cell of a dead worker."""
+        assert self.task is not None
+        seconds = round(time.monotonic() - self._clock, 4)
+        return Result(self.task.cell, "failed", (), f"the worker {self.fate}", self.facts, self._started, seconds)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
