@@ -43,14 +43,14 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The quick tests; a later `-m` or `-n` after `--` wins."""
-    install(session, "-e", ".[harness,test]")
+    install(session, "-e", ".[harness,cluster,test]")
     session.run("pytest", "-m", "not slow", *TWO_WORKERS, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(default=False)
 def thorough(session: nox.Session) -> None:
     """Every test, the slow ones too, with many more examples per property."""
-    install(session, "-e", ".[harness,test]")
+    install(session, "-e", ".[harness,cluster,test]")
     env = {**ONE_THREAD, "HYPOTHESIS_PROFILE": "thorough"}
     session.run("pytest", *TWO_WORKERS, *session.posargs, env=env)
 
