@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import warnings
@@ -178,6 +179,14 @@ def test_a_checkpoint_of_another_network_is_not_used(undisturbed: dict, tmp_path
     starts_anew(tmp_path, undisturbed, "not those of this network")
 
 
+def test_a_checkpoint_with_other_notes_is_not_used(undisturbed: dict, tmp_path: Path) -> None:
+    checkpoint = checkpoint_in(tmp_path, tiny.cell().id)
+    assert checkpoint is not None
+    network = tiny.job(tiny.cell(), None).network.state_dict()
+    checkpoint.write(Snapshot({f"network.{name}": value for name, value in network.items()}, {"mood": 3}))
+    starts_anew(tmp_path, undisturbed, "notes are not those of this version")
+
+
 def test_a_folder_in_the_checkpoints_place_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with pytest.warns(UserWarning, match="damaged"):
@@ -189,11 +198,9 @@ def test_a_folder_in_the_checkpoints_place_is_no_checkpoint(tmp_path: Path) -> N
 tensors = st.dictionaries(
     st.sampled_from(["a", "b", "network.0.weight"]),
     st.builds(
-        lambda seed, shape, dtype: torch.testing.make_tensor(
-            shape, dtype=dtype, device="cpu", low=0, high=9, noncontiguous=bool(seed % 2)
-        ),
+        lambda start, shape, dtype: (torch.arange(math.prod(shape)) + start).reshape(shape).to(dtype).transpose(0, -1),
         st.integers(0, 99),
-        st.lists(st.integers(0, 3), max_size=3).map(tuple),
+        st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple),
         st.sampled_from([torch.float32, torch.int64, torch.float64, torch.uint8]),
     ),
 )

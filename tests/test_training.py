@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import tiny_training as tiny
@@ -18,12 +19,12 @@ from harness.data.labelled import LabelledImages
 from harness.methods import method, methods_on
 from harness.records import Cell
 from harness.run.context import Context
-from harness.run.numerics import Numerics, seed_of, synchronised
+from harness.run.numerics import Numerics, generator, seed_of, synchronised
 from harness.run.schedules import Schedule, mnist_recipe, stl10_recipe
 from harness.run.tasks import first
 from harness.run.team import Team
 from harness.run.trainer import Job, Trainer, check_batches, error_percentage
-from harness.run.training import measurements, mnist_scale, train
+from harness.run.training import measurements, mnist_scale, stl10, train
 from harness.run.training_delta import DOWNSCALES, DeltaProbe, measured_epochs
 
 CPU = torch.device("cpu")
@@ -301,6 +302,39 @@ def test_scores_that_ignore_the_digit_have_no_delta_and_their_common_level_is_le
         last.weight.zero_()
         last.bias.copy_(torch.arange(10.0))
     assert [one["values"] for one in probe().measure(network, 0) if one["at"]["of"] == "logits"] == [[0.0, 0.0]] * 2
+
+
+def test_every_methods_network_trains_after_it_was_evaluated() -> None:
+    """What layers keep in eval mode, in inference mode even, must not stand in the way of gradients."""
+    for row in methods_on("mnist"):
+        network = row.build("mnist", channels=(2, 2, 2))
+        batch = torch.linspace(-1, 1, 2 * 28 * 28).reshape(2, 1, 28, 28)
+        stored = LabelledImages(batch[:, 0].mul(127).add(127).to(torch.uint8), torch.tensor([0, 1]), "two")
+        error_percentage(network, stored, mnist_batch, Numerics(), CPU)
+        probe().measure(network, 0)
+        network.train()(batch).square().sum().backward()
+        assert all(weight.grad is not None for name, weight in network.named_parameters() if "unused" not in name)
+
+
+def stl10_files(root: Path, split: str, count: int) -> None:
+    """Official files in miniature: noise, and classes 1..10 in turn."""
+    folder = root / "stl10_binary"
+    folder.mkdir(exist_ok=True)
+    pixels = torch.randint(0, 256, (count, 3, 96, 96), generator=generator(split), dtype=torch.uint8)
+    (folder / f"{split}_X.bin").write_bytes(pixels.numpy().tobytes())
+    (folder / f"{split}_y.bin").write_bytes(bytes(1 + number % 10 for number in range(count)))
+
+
+def test_a_smoke_cell_of_stl10_tests_the_last_epoch(tmp_path: Path) -> None:
+    stl10_files(tmp_path, "train", 12)
+    stl10_files(tmp_path, "test", 10)
+    settings = {"data": "stl10", "recipe": "paper", "epochs": 2, "batch": 4, "rate": 0.1, "depth": 10, "width": 1}
+    settings |= {"train_images": 8, "test_images": 10}
+    found = {one.metric: one for one in stl10(Cell("stl10", 1, "smoke", "wrn", settings), Context(tmp_path))}
+    assert set(found) == {"train_loss", "learning_rate", "epoch_time", "test_error"}
+    assert found["train_loss"].at == {"data_name": "the first 8 of STL-10 train, 12 of 5000 images"}
+    assert found["test_error"].at == {"data_name": "STL-10 test, 10 of 8000 images"}
+    assert found["learning_rate"].values == pytest.approx((0.1, 0.1 * 0.2**2))
 
 
 def test_a_smoke_cell_of_mnist_scale_measures_delta_at_its_epochs() -> None:

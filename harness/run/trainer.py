@@ -243,7 +243,10 @@ class Trainer:
         for name, value in _under("optimizer", snapshot).items():
             number, _, what = name.partition(".")
             states.setdefault(int(number), {})[what] = value
-        self.diary = Diary(**snapshot.notes)
+        try:
+            self.diary = Diary(**snapshot.notes)
+        except TypeError as error:
+            raise Unusable(f"its notes are not those of this version ({error})") from error
         self.network.load_state_dict(network)
         self.best = {name: value.to(self.device) for name, value in best.items()}
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": states})
