@@ -67,3 +67,10 @@ def reproduce(session: nox.Session) -> None:
     """Run the main job on embedded data."""
     install(session, "-e", ".[harness]")
     session.run("sesn", "reproduce", *session.posargs)
+
+
+@nox.session(default=False)
+def train(session: nox.Session) -> None:
+    """Train on MNIST-scale; which methods, budget and data stand after `--`."""
+    install(session, "-e", ".[harness]")
+    session.run("sesn", "run", "mnist-scale", *session.posargs)
