@@ -121,7 +121,7 @@ class Sweep(NamedTuple):
 
 SWEEPS: dict[Budget, Sweep] = {
     "smoke": Sweep(4, 4, 1, draws=1, layers=10, downscale_96=32.0, downscale_384=4.0),
-    "lite": Sweep(64, 32, 16, draws=8, layers=50, downscale_96=32.0, downscale_384=64.0),
+    "lite": Sweep(64, 32, 8, draws=8, layers=50, downscale_96=32.0, downscale_384=64.0),
     "paper": Sweep(64, 64, 64, draws=32, layers=50, downscale_96=32.0, downscale_384=64.0),
 }
 EXTENTS = (1, 2, 3, 4, 5)
