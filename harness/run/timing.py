@@ -44,7 +44,7 @@ def epoch_time(cell: Cell, context: Context) -> list[Measurement]:
     )
     found = [one for key in networks for one in _times(key, samples, settings)]
     for key, network in networks.items():
-        # After the timing, since the profiler that sees memory slows a step down, and the optimizer has its state by now.
+        # After the timing: the profiler that sees memory slows a step down, and the optimizer has its state by now.
         memory = peak_bytes(steps[key], device) / MEGABYTE
         found.append(Measurement("peak_memory", (memory,), {"method": key}))
         work = multiply_adds(network, (1, SIDE, SIDE))
