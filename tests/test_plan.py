@@ -1,0 +1,85 @@
+"""The plan has the cells that the paper's figures and tables need, each once, whatever is asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from harness.methods import METHODS, methods_on
+from harness.plan import EXPERIMENTS, REALISATIONS, RESOLUTIONS, Request, experiment, plan
+from harness.records import BUDGETS, Budget
+from harness.run.runners import RUNNERS
+
+REQUESTS = [
+    Request(budget, recipe=recipe, no_stl10=no_stl10)
+    for budget in BUDGETS
+    for recipe in ("paper", "released")
+    for no_stl10 in (None, "not there")
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: f"{r.budget}-{r.recipe}-{r.no_stl10}")
+def test_every_cell_is_planned_once_with_a_positive_amount_of_work(request_: Request) -> None:
+    planned = plan(request_)
+    assert max(Counter(one.cell.id for one in planned).values()) == 1
+    assert all(one.work > 0 for one in planned)
+    assert {one.cell.budget for one in planned} == {request_.budget}
+    assert {one.cell.method for one in planned} <= METHODS.keys() | {""}
+
+
+def test_every_experiment_has_cells_and_somebody_who_runs_them() -> None:
+    assert {one.cell.experiment for one in plan(Request())} == set(EXPERIMENTS)
+    assert set(RUNNERS) >= set(EXPERIMENTS)
+
+
+def test_the_paper_trains_every_method_at_both_resolutions_with_and_without_augmentation() -> None:
+    cells = [one.cell for one in plan(Request("paper"), ["mnist-scale"]) if not one.skip]
+    assert len(cells) == len(methods_on("mnist", "paper")) * REALISATIONS * len(RESOLUTIONS) * 2 == 264
+    assert {cell.settings["epochs"] for cell in cells} == {60}
+    assert {cell.seed for cell in cells} == set(range(6))
+
+
+def test_budgets_share_no_cell() -> None:
+    ids = {budget: {one.cell.id for one in plan(Request(budget))} for budget in BUDGETS}
+    assert not ids["smoke"] & ids["lite"] | ids["lite"] & ids["paper"] | ids["smoke"] & ids["paper"]
+
+
+@pytest.mark.parametrize("change", [{"digits": "mnist"}, {"recipe": "released"}, {"training": {"ranks": 2}}])
+def test_what_changes_a_training_result_changes_its_cell(change: dict[str, object]) -> None:
+    base = Request("lite")
+    before = {one.cell.id for one in plan(base, ["mnist-scale"])}
+    assert not before & {one.cell.id for one in plan(replace(base, **change), ["mnist-scale"])}  # type: ignore[arg-type]
+
+
+def test_methods_that_were_not_asked_for_are_left_out() -> None:
+    for one in plan(Request(methods=("cnn",)), ["mnist-scale", "parameters", "properties"]):
+        assert one.cell.method == "cnn"
+    timed = plan(Request(methods=("cnn", "wrn")), ["epoch-time"])
+    assert {one.cell.settings["methods"] for one in timed} == {"cnn"}
+    assert all(one.skip for one in plan(Request(methods=("wrn",)), ["epoch-time"]))
+
+
+def test_without_stl10_its_cells_carry_the_reason() -> None:
+    reasons = {one.skip for one in plan(Request(no_stl10="no folder"), ["stl10", "stl10-reduced"])}
+    assert reasons == {"no folder"}
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_first_draw_of_all_comes_before_the_second_of_any(budget: Budget) -> None:
+    draws = [one.cell.seed for one in plan(Request(budget), ["delta-depth"])]
+    assert draws == sorted(draws)
+
+
+def test_what_measures_time_runs_alone() -> None:
+    assert [key for key, row in EXPERIMENTS.items() if row.alone] == ["epoch-time"]
+
+
+def test_bad_requests_are_refused_with_the_choices() -> None:
+    with pytest.raises(ValueError, match=r"`experiment` \(='mnist'\) must be one of .*did you mean 'mnist-scale'"):
+        experiment("mnist")
+    with pytest.raises(ValueError, match=r"`budget` \(='full'\) must be one of smoke"):
+        Request("full")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cnn"):
+        Request(methods=("resnet",))
