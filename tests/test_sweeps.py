@@ -151,6 +151,7 @@ def test_depth_rows_have_every_depth_and_all_that_is_known_at_the_ends() -> None
         assert [m.at["depth"] for m in found if m.metric == metric] == [1, 3]
     assert values(found, "channels_lost", depth=3).tolist() == [1.0]
     assert len(values(found, "delta", depth=2)) == 2
+    assert {m.at["data_name"] for m in found} == {f"photographs; 2 used, {SIDE}x{SIDE}"}
 
 
 def test_downscale_rows_carry_the_pixels_left() -> None:

@@ -132,7 +132,8 @@ def chunk_of(settings: Mapping[str, Scalar]) -> int:
 
 def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
     """Delta of the first d layers, d = 1..layers, at one step of the grid; all that is known at the first and last."""
-    settings, probe, images = cell.settings, Probe.of(cell.settings), images_of(cell, context)
+    settings, probe = cell.settings, Probe.of(cell.settings)
+    images, name = images_of(cell, context)
     factor = 1 / float(settings["step"])
     network = deep_network(settings, cell.seed, int(settings["layers"])).to(context.device)
     calibrate(network, images[:CALIBRATION_IMAGES].to(torch.float32))
@@ -144,7 +145,7 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
     )
     found: list[Measurement] = []
     for depth, errors in enumerate(points, start=1):
-        at: dict[str, Scalar] = {"depth": depth}
+        at: dict[str, Scalar] = {"depth": depth, "data_name": name}
         if depth in (1, len(points)):
             floor = floor_of(cell, context, factor, errors[0].crop, at)
             found += [*measurements(errors, at, WITHOUT_INTERSCALE), floor]
@@ -155,7 +156,8 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
 
 def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
     """Delta of one lift at the powers of its step up to the largest downscale."""
-    settings, probe, images = cell.settings, Probe.of(cell.settings), images_of(cell, context)
+    settings, probe = cell.settings, Probe.of(cell.settings)
+    images, name = images_of(cell, context)
     downscales = downscales_of(settings)
     network = deep_network(settings, cell.seed, 1).to(context.device)
     factors = [1 / downscale for downscale in downscales]
@@ -168,7 +170,7 @@ def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
     found: list[Measurement] = []
     for downscale, errors in zip(downscales, points, strict=True):
         pixels = resampled_size(int(settings["side"]), 1 / downscale)
-        at: dict[str, Scalar] = {"downscale": downscale, "pixels": pixels}
+        at: dict[str, Scalar] = {"downscale": downscale, "pixels": pixels, "data_name": name}
         floor = floor_of(cell, context, 1 / downscale, errors[0].crop, at)
         found += [*measurements(errors, at, WITHOUT_INTERSCALE), floor]
     return found
@@ -179,7 +181,8 @@ def delta_interscale(cell: Cell, context: Context) -> list[Measurement]:
 
     Where truncation spoils every scale channel there is no `delta`: `channels_lost` equals the scales then.
     """
-    settings, probe, images = cell.settings, Probe.of(cell.settings), images_of(cell, context)
+    settings, probe = cell.settings, Probe.of(cell.settings)
+    images, name = images_of(cell, context)
     factor = 1 / float(settings["step"])
     network = interscale_network(settings, cell.seed).to(context.device)
     (errors,) = swept(
@@ -188,7 +191,8 @@ def delta_interscale(cell: Cell, context: Context) -> list[Measurement]:
         chunk_of(settings),
         lambda done: context.on_progress(done, "images"),
     )
-    return [*measurements(errors, {}, tuple(KEPT)), floor_of(cell, context, factor, errors[0].crop, {})]
+    at = {"data_name": name}
+    return [*measurements(errors, at, tuple(KEPT)), floor_of(cell, context, factor, errors[0].crop, at)]
 
 
 def downscales_of(settings: Mapping[str, Scalar]) -> list[float]:
@@ -201,9 +205,10 @@ def downscales_of(settings: Mapping[str, Scalar]) -> list[float]:
 # --- images, floors and rows
 
 
-def images_of(cell: Cell, context: Context) -> Tensor:
-    """The cell's images in float64; they and their order are the same for every draw of weights."""
-    return _images(*_image_key(cell, context)).to(context.device)
+def images_of(cell: Cell, context: Context) -> tuple[Tensor, str]:
+    """The cell's images in float64, the same for every draw of weights, and their name."""
+    images, name = _images(*_image_key(cell, context))
+    return images.to(context.device), name
 
 
 def _image_key(cell: Cell, context: Context) -> tuple[str, int, int, str, Path | None]:
@@ -215,8 +220,8 @@ def _image_key(cell: Cell, context: Context) -> tuple[str, int, int, str, Path |
 
 
 @lru_cache(maxsize=1)
-def _images(name: str, side: int, count: int, enlarging: str, root: Path | None) -> Tensor:
-    return image_set(name, COLOURS, side, side, count, IMAGE_SEED, root, enlarging)[0]  # type: ignore[arg-type]
+def _images(name: str, side: int, count: int, enlarging: str, root: Path | None) -> tuple[Tensor, str]:
+    return image_set(name, COLOURS, side, side, count, IMAGE_SEED, root, enlarging)  # type: ignore[arg-type]
 
 
 def floor_of(cell: Cell, context: Context, factor: float, crop: int, at: Mapping[str, Scalar]) -> Measurement:
@@ -228,7 +233,7 @@ def floor_of(cell: Cell, context: Context, factor: float, crop: int, at: Mapping
 @lru_cache(maxsize=64)
 def _floor(key: tuple[str, int, int, str, Path | None], factor: float, resampler: Any, crop: int) -> tuple[float, ...]:
     ends = resampler_ends(resampler, "auto")
-    images = _images(*key)
+    images, _ = _images(*key)
     values = []
     for start in range(len(images)):
         image = images[start : start + 1]
