@@ -55,7 +55,11 @@ TRANSLATION_IMAGES = 2
 
 
 def properties(cell: Cell, context: Context) -> list[Measurement]:
-    """Everything about one method with one draw of weights; one value per image where there are images."""
+    """Everything about one method with one draw of weights; one value per image where there are images.
+
+    The settings are images and image_count, and recipe, which decides the published layer; layers for a step are built
+    as the paper describes them.
+    """
     row, layers = method(cell.method), layers_of(cell.method)
     recipe = known_recipe(str(cell.settings.get("recipe", "paper")))
     images = _images(cell, context)
@@ -66,8 +70,9 @@ def properties(cell: Cell, context: Context) -> list[Measurement]:
 
     reference = drawn(lambda: plain(layers.side), cell.seed).to(place)
     found = list(_published(own(), reference, images))
-    for done, (family, factor) in enumerate(pairs := [(f, x) for f, factors in FAMILIES.items() for x in factors]):
-        context.on_progress((done + 1) / (len(pairs) + 2), f"{family} {factor:.4g}")
+    steps = [(family, factor) for family, factors in FAMILIES.items() for factor in factors]
+    for done, (family, factor) in enumerate(steps, 1):
+        context.on_progress(done / (len(steps) + 2), f"{family} {factor:.4g}")
         found += _at_factor(layers.at_step, reference, images, family, factor, cell.seed)
     exact = own().double()
     found += [_translated(exact, images, *shift) for shift in SHIFTS]
