@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from harness.files import replacing
@@ -48,7 +49,7 @@ class Drawing:
 
     def laid_out(self) -> Figure:
         """The figure with its layout computed once, so that every format and every point agree on it."""
-        if self.figure.get_layout_engine() is not None:
+        if isinstance(self.figure.get_layout_engine(), ConstrainedLayoutEngine):
             self.figure.draw_without_rendering()
             self.figure.set_layout_engine("none")
         return self.figure

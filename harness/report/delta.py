@@ -52,6 +52,8 @@ PANELS = (
 COLOURS = {"linear": "#0072B2", "relu": "#D55E00", "bandlimited": "#009E73"}
 NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
+#: What the paper calls "not much higher" is at most this many times as high.
+NOT_MUCH_HIGHER = 1.25
 #: More bars than this stand in each other's way.
 MOST_BARS = 9
 #: Scales of the network in the paper's panel; the others have as many more as the extent spoils.
@@ -128,10 +130,16 @@ def draw(points: Any) -> Drawing:
         for axes, panel in zip(grid[-1], PANELS, strict=True):
             axes.set_xlabel(panel.label)
         for axes, panel in zip(grid[0], PANELS, strict=True):
-            handles = [Line2D([], [], color="0.3", ls=ls, marker=m, ms=3) for ls, m in panel.styles.values()]
-            axes.legend(handles, panel.styles, frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+            _legend_of(axes, panel, set(points["series"][points["experiment"].eq(panel.experiment)]))
         _legend(figure, points)
     return Drawing(figure, tuple(hovers))
+
+
+def _legend_of(axes: Any, panel: Panel, series: set[str]) -> None:
+    shown = {name: style for name, style in panel.styles.items() if name in series}
+    handles = [Line2D([], [], color="0.3", ls=ls, marker=marker, ms=3) for ls, marker in shown.values()]
+    if len(shown) > 1:
+        axes.legend(handles, shown, frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _legend(figure: Figure, points: Any) -> None:
@@ -235,7 +243,7 @@ def _depth_findings(points: Any) -> Iterator[Finding]:
             f"With {WINDOWS.get(window, window)} and {NAMES.get(nonlinearity, nonlinearity)}, Δ after {depth:g} layers"
         )
         text = f"{words} is {number(mean)} ± {number(spread)} (the paper: not much higher than {level:.0%})."
-        yield claim(mean <= 1.25 * level, text)
+        yield claim(mean <= NOT_MUCH_HIGHER * level, text)
     deepest = _of(points, "delta-depth", series="valid scales")["x"].max()
     if not len(found) and deepest > 0:
         yield Finding("missing", f"Δ was measured up to {deepest:g} layers; the paper's statement is about {depth:g}.")

@@ -15,7 +15,7 @@ import pandas as pd
 from harness.methods import METHODS
 from harness.records import BUDGETS, CORE, METRICS
 
-#: Settings that an artefact lays out side by side. All others are the same for every row that is shown.
+#: Settings that an artefact lays out side by side. All others have one value there, or one for each place in it.
 AXES: Mapping[str, tuple[str, ...]] = {
     "delta-depth": ("window", "nonlinearity"),
     "delta-downscale": ("window", "nonlinearity", "side", "largest_downscale"),
@@ -26,6 +26,9 @@ AXES: Mapping[str, tuple[str, ...]] = {
 }
 #: Places inside a cell; they may look like settings where a cell has only one of them.
 COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels"})
+BASE = ["version", "budget", "machine", "device"]
+#: Settings that never vary within an artefact, whatever decides them.
+ALWAYS = ("data", "images", "recipe")
 #: Data that came with the installation stand behind the data of the paper.
 DATA_SETTINGS, EMBEDDED = ("data", "images"), "embedded"
 EXTRA = ("standard_deviation", "realisations")
@@ -99,17 +102,36 @@ def select(rows: Any, paper: Any, experiment: str, version: int | None = None) -
     if not chosen:
         return Selection(experiment, good[:0], bad, published, left_out=left_out)
     shown = good[good["cell"].isin(groups[chosen[0]])]
-    facts = {**dict(chosen[0]), **{name: _only(shown[name]) for name in ("torch", "threads", "code")}}
+    every = {name: _only(shown[name]) for name in ("torch", "threads", "code", *_settings(shown))}
+    facts = {**every, **dict(chosen[0])}
     return Selection(experiment, shown, bad[bad["budget"].eq(facts["budget"])], published, facts, left_out)
 
 
 def _groups(rows: Any, experiment: str) -> dict[tuple[tuple[str, Any], ...], list[str]]:
-    """The cells that share version, budget, machine, device and all settings that are not laid out."""
-    names = ["version", "budget", "machine", "device", *_shared_settings(rows, experiment)]
+    """The cells that may stand together: of one version, budget, machine and device, and of the same settings."""
     groups: dict[tuple[tuple[str, Any], ...], list[str]] = {}
-    for cell in rows.drop_duplicates("cell")[["cell", *names]].astype(object).to_dict("records"):
-        groups.setdefault(tuple((name, _plain(cell[name])) for name in names), []).append(cell["cell"])
+    settings = _settings(rows)
+    cells = rows.drop_duplicates("cell")[["cell", *BASE, *settings]].astype(object)
+    for _, part in cells.groupby(BASE, sort=True, dropna=False):
+        names = [*BASE, *_splitting(part, settings, AXES.get(experiment, ()))]
+        for cell in part.to_dict("records"):
+            groups.setdefault(tuple((name, _plain(cell[name])) for name in names), []).append(cell["cell"])
     return groups
+
+
+def _settings(rows: Any) -> list[str]:
+    """The settings of the cells: constant in every cell, unlike a coordinate."""
+    others = [name for name in rows.columns if name not in CORE and name not in COORDINATES]
+    cells = rows.groupby("cell", sort=False, observed=True)
+    return [name for name in others if len(rows) and int(cells[name].nunique(dropna=False).max()) == 1]
+
+
+def _splitting(cells: Any, settings: list[str], axes: tuple[str, ...]) -> list[str]:
+    """The settings that would be mixed: those of the data, and all that what is laid out does not decide."""
+    laid_out = [name for name in axes if name in settings]
+    places = cells.groupby(laid_out, dropna=False) if laid_out else cells.groupby(lambda _: 0)
+    free = [name for name in settings if name not in axes]
+    return [name for name in free if name in ALWAYS or int(places[name].nunique(dropna=False).max()) > 1]
 
 
 def _plain(value: Any) -> Any:
@@ -117,14 +139,6 @@ def _plain(value: Any) -> Any:
     if pd.isna(value):
         return ""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _shared_settings(rows: Any, experiment: str) -> list[str]:
-    """The settings of the cells, without those that are laid out: constant in every cell, unlike a coordinate."""
-    laid_out = {*CORE, *COORDINATES, *AXES.get(experiment, ())}
-    others = [name for name in rows.columns if name not in laid_out]
-    cells = rows.groupby("cell", sort=False, observed=True)
-    return [name for name in others if len(rows) and int(cells[name].nunique(dropna=False).max()) == 1]
 
 
 def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int) -> tuple[Any, ...]:
@@ -137,8 +151,8 @@ def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int) -> tuple[Any
     return (
         key["version"] != wanted,
         -BUDGETS.index(key["budget"]),
-        any(str(key.get(name)).startswith(EMBEDDED) for name in DATA_SETTINGS),
-        -many("version", "budget", "machine", "device"),
+        any(str(key.get(name)) == EMBEDDED for name in DATA_SETTINGS),
+        -many(*BASE),
         -many(*key),
         str(sorted(key.items(), key=str)),
     )
@@ -150,6 +164,7 @@ def _describe(key: dict[str, Any], cells: int) -> str:
     return f"{cells:,} cells of {place}" + (f", {settings}" if settings else "")
 
 
-def _only(column: Any) -> str:
-    """The value, or all of them."""
-    return ", ".join(sorted(dict.fromkeys(str(value) for value in column.dropna())))
+def _only(column: Any) -> Any:
+    """The value, or all of them as text."""
+    values = sorted({_plain(value) for value in column.dropna().unique()})
+    return values[0] if len(values) == 1 else ", ".join(map(str, values))

@@ -1,0 +1,203 @@
+"""Made-up rows of every experiment, for tests of the report only: smooth curves with seeded noise, no measurement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.methods import METHODS, methods_on
+from harness.records import Cell, Measurement, Result
+from harness.store.frame import frame_of
+from harness.store.lines import Entry, Values, encode
+
+PROVENANCE = {"code": "abc", "machine": "Synthetic CPU", "torch": "0.0", "device": "cpu", "threads": 2}
+STARTED = "2026-01-01T00:00:00+00:00"
+SWEEP: dict[str, Any] = {"images": "stl10", "image_count": 3, "channels": 8}
+#: Settings that the window decides.
+KERNELS: dict[str, dict[str, Any]] = {"published": {"kernel_size": 13}, "wide": {"half_width": 4.5}}
+
+
+def rows(cell: Cell, measurements: list[Measurement]) -> Iterator[Result]:
+    """A cell that was measured."""
+    yield Result(cell, "ok", tuple(measurements), "", PROVENANCE, STARTED, 1.0)
+
+
+def absent(cell: Cell, status: Any, reason: str) -> Iterator[Result]:
+    """A cell that has no numbers."""
+    yield Result(cell, status, (), reason, PROVENANCE, STARTED, 1.0)
+
+
+def results(budget: str = "lite", seed: int = 0) -> Iterator[Result]:
+    """Cells of every experiment."""
+    noise = np.random.default_rng(seed)
+    for part in (_depth, _downscale, _interscale, _properties, _parameters, _times, _mnist, _stl10):
+        yield from part(budget, noise)
+
+
+def frame(found: Iterable[Result]) -> Any:
+    """The frame that the store would load."""
+    return frame_of([_entry(result) for result in found])
+
+
+def _entry(result: Result) -> Entry:
+    facts = {"source": "measured", "status": result.status, "reason": result.reason, **result.provenance}
+    facts |= {"started": result.started, "seconds": result.seconds}
+    values = [Values(seen.metric, seen.at, list(seen.values)) for seen in result.measurements]
+    return Entry(result.cell, facts, values)
+
+
+def store(folder: Path, found: Iterable[Result]) -> Path:
+    """A folder of rows as the store writes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in found:
+        with (folder / f"{result.cell.experiment}.jsonl").open("ab") as file:
+            file.write(encode(result))
+    return folder
+
+
+def _values(noise: Any, level: float, count: int = 3) -> tuple[float, ...]:
+    return tuple(float(level * math.exp(0.3 * x)) for x in noise.standard_normal(count))
+
+
+def _sweep() -> Iterator[tuple[str, str, int, float]]:
+    for window, level in (("published", 2e-2), ("wide", 1e-5)):
+        for nonlinearity, factor in (("linear", 1.0), ("relu", 6.0), ("bandlimited", 2.0)):
+            for draw in range(2):
+                yield window, nonlinearity, draw, level * factor
+
+
+def _depth(budget: Any, noise: Any) -> Iterator[Result]:
+    for window, nonlinearity, draw, level in _sweep():
+        settings = (
+            SWEEP
+            | KERNELS[window]
+            | {"window": window, "nonlinearity": nonlinearity, "side": 96, "scales": 5, "extent": 1}
+        )
+        found = []
+        for depth in (1, 2, 3, 5, 10, 20, 30, 40, 50):
+            at = {"depth": depth}
+            found += [Measurement("delta", _values(noise, min(1.2, level * depth)), at)]
+            found += [Measurement("floor", _values(noise, 1e-6 * depth), at)] if depth in (1, 50) else []
+        yield from rows(Cell("delta-depth", 1, budget, "", settings | {"layers": 50}, draw), found)
+
+
+def _downscale(budget: Any, noise: Any) -> Iterator[Result]:
+    for window, nonlinearity, draw, level in _sweep():
+        for side, largest in ((96, 32.0), (384, 64.0)):
+            settings = (
+                SWEEP | KERNELS[window] | {"window": window, "nonlinearity": nonlinearity, "side": side, "scales": 13}
+            )
+            settings["image_count"] = 3 if side == 96 else 2
+            found = []
+            for m in range(1, int(2 * math.log2(largest)) + 1):
+                at = {"downscale": math.sqrt(2) ** m, "pixels": side // 2}
+                rise = level * (1 + (at["downscale"] / 16) ** 3)
+                found += [Measurement("delta", _values(noise, min(1.5, rise), settings["image_count"]), at)]
+                found += [Measurement("floor", _values(noise, 1e-6 * m), at)]
+            cell = Cell("delta-downscale", 1, budget, "", settings | {"largest_downscale": largest}, draw)
+            yield from rows(cell, found)
+
+
+def _interscale(budget: Any, noise: Any) -> Iterator[Result]:
+    for window, nonlinearity, draw, level in _sweep():
+        for extent in range(1, 6):
+            for scales in {5, 4 + extent}:
+                settings = (
+                    SWEEP
+                    | KERNELS[window]
+                    | {"window": window, "nonlinearity": nonlinearity, "side": 96, "extent": extent}
+                )
+                valid = _values(noise, level) if scales > 5 or extent < 5 else (math.nan,) * 3
+                found = [Measurement("delta", valid), Measurement("floor", _values(noise, 1e-6))]
+                found += [Measurement("delta_all", _values(noise, level + 0.09 * (extent - 1)))]
+                found += [Measurement("channels_lost", (float(extent),))]
+                yield from rows(Cell("delta-interscale", 1, budget, "", settings | {"scales": scales}, draw), found)
+
+
+def _properties(budget: Any, noise: Any) -> Iterator[Result]:
+    for method in METHODS:
+        settings = {"images": "stl10", "image_count": 3, "recipe": "paper"}
+        found = [Measurement("interscale_reach", (1.0,), {"scale_axis": True})]
+        found += [Measurement("translation_error", _values(noise, 1e-30), {"down": 1, "right": 0})]
+        for family, downscale in (("own", 2.0), ("integer", 3.0), ("grid", 1.5), ("any", math.pi)):
+            at = {"family": family, "downscale": downscale}
+            found += [Measurement("delta", _values(noise, 0.02), at), Measurement("delta_cnn", _values(noise, 0.4), at)]
+        yield from rows(Cell("properties", 1, budget, method, settings, 0), found)
+
+
+def _parameters(budget: Any, _noise: Any) -> Iterator[Result]:
+    for network in ("mnist", "stl10"):
+        for row in methods_on(network):
+            for recipe in ("paper", "released"):
+                cell = Cell("parameters", 1, budget, row.key, {"network": network, "recipe": recipe})
+                if reason := row.lacks(network, recipe):
+                    yield from absent(cell, "skipped", reason)
+                    continue
+                total = float(len(row.key) * (1_000 if network == "mnist" else 100_000) + 489_000)
+                found = [Measurement("parameters", (total,)), Measurement("parameters_used", (total - 5,))]
+                yield from rows(cell, found)
+
+
+def _times(budget: Any, noise: Any) -> Iterator[Result]:
+    for resolution in (28, 56):
+        settings = {
+            "resolution": resolution,
+            "recipe": "paper",
+            "methods": "all",
+            "batch": 128,
+            "steps": 4,
+            "warmup": 1,
+        }
+        found = []
+        for place, row in enumerate(methods_on("mnist")):
+            at = {"method": row.key}
+            ratio = (1.0,) * 4 if not place else _values(noise, 1 + 0.6 * place, 4)
+            found += [Measurement("time_ratio", ratio, at), Measurement("step_time", _values(noise, 50.0, 4), at)]
+            found += [Measurement("epoch_time", tuple(4 * x for x in ratio), at)]
+            found += [
+                Measurement("multiply_adds", (1.5e7 * (place + 1),), at),
+                Measurement("peak_memory", (200.0,), at),
+            ]
+        yield from rows(Cell("epoch-time", 1, budget, "", settings), found)
+
+
+def _mnist(budget: Any, noise: Any) -> Iterator[Result]:
+    for resolution in (28, 56):
+        for augmented in (False, True):
+            for place, row in enumerate(methods_on("mnist")):
+                for seed in range(2):
+                    settings = {"data": "mnist", "recipe": "paper", "epochs": 3, "test_images": 50_000}
+                    settings |= {"resolution": resolution, "augmented": augmented}
+                    cell = Cell("mnist-scale", 1, budget, row.key, settings, seed)
+                    if resolution == 56 and not row.key.startswith(("cnn", "sesn")):
+                        yield from absent(cell, "skipped", "the lite budget trains few methods at 56")
+                        continue
+                    yield from rows(cell, list(_training(noise, 4 - 0.2 * place - augmented, place)))
+
+
+def _training(noise: Any, error: float, place: int) -> Iterator[Measurement]:
+    test = {"data_name": "test"}
+    yield Measurement("train_loss", tuple(1.5 / (1 + e) + 0.02 * place for e in range(3)), test)
+    yield Measurement("validation_error", tuple(error + 3 / (1 + e) for e in range(3)), test)
+    yield Measurement("best_epoch", (3.0,), test)
+    for epoch in (0, 1, 2, 3):
+        for of, level in (("logits", 0.5), ("trunk", 0.2)):
+            for downscale in (math.sqrt(2), 2.0):
+                at = {"epoch": epoch, "downscale": downscale, "of": of, "data_name": "probe"}
+                yield Measurement("delta", _values(noise, level / (1 + place) * (1 + epoch / 3)), at)
+    yield Measurement("test_error", (error + 0.05 * float(noise.standard_normal()),), test)
+
+
+def _stl10(budget: Any, noise: Any) -> Iterator[Result]:
+    for experiment, width in (("stl10", 8), ("stl10-reduced", 1)):
+        for place, row in enumerate(methods_on("stl10")):
+            settings = {"data": "stl10", "recipe": "paper", "depth": 16, "width": width, "test_images": 8000}
+            cell = Cell(experiment, 1, budget, row.key, settings)
+            if experiment == "stl10" and place % 3:
+                yield from absent(cell, "failed", "out of memory: 10 % of <b>RAM</b>")
+            else:
+                yield from rows(cell, [Measurement("test_error", (12.0 - 0.3 * place + float(noise.random()),))])

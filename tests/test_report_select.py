@@ -1,0 +1,109 @@
+"""Rows of different versions, budgets, machines, data or settings never stand together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import synthetic
+
+from harness.paper import published
+from harness.records import Cell, Measurement, Result
+from harness.report.select import cleaned, select
+
+
+def trained(method: str = "cnn", seed: int = 0, version: int = 1, budget: Any = "lite", **changes: Any) -> Result:
+    settings = {"data": "mnist", "recipe": "paper", "epochs": 3, "resolution": 28, "augmented": False}
+    provenance = {**synthetic.PROVENANCE, **{k: v for k, v in changes.items() if k in synthetic.PROVENANCE}}
+    settings |= {k: v for k, v in changes.items() if k not in synthetic.PROVENANCE}
+    cell = Cell("mnist-scale", version, budget, method, settings, seed)
+    return Result(cell, "ok", (Measurement("test_error", (2.0,)),), "", provenance, synthetic.STARTED, 1.0)
+
+
+def chosen(*results: Result, version: int | None = None) -> Any:
+    return select(synthetic.frame(results), published(), "mnist-scale", version)
+
+
+def test_the_current_version_wins_over_everything() -> None:
+    found = chosen(trained(version=1, budget="paper"), trained(version=2, budget="smoke"), version=2)
+    assert found.facts["budget"] == "smoke"
+    assert set(found.rows["version"]) == {2}
+    assert found.left_out == ("1 cells of version 1, paper budget, Synthetic CPU (cpu), data=mnist, recipe=paper",)
+
+
+def test_rows_of_other_versions_alone_are_not_shown_but_listed() -> None:
+    found = chosen(trained(version=1), version=2)
+    assert found.empty
+    assert len(found.left_out) == 1
+
+
+def test_the_highest_budget_with_data() -> None:
+    failed = Result(trained(budget="paper").cell, "failed", (), "no memory", synthetic.PROVENANCE)
+    found = chosen(trained(budget="smoke"), trained(budget="lite"), failed)
+    assert set(found.rows["budget"]) == {"lite"}
+
+
+def test_the_machine_with_most_cells_and_only_that() -> None:
+    found = chosen(*(trained(seed=s, machine="many") for s in range(3)), trained(seed=9, machine="few"))
+    assert set(found.rows["machine"]) == {"many"}
+    assert "few" in found.left_out[0]
+
+
+def test_devices_do_not_mix() -> None:
+    found = chosen(trained(seed=0, device="cuda"), trained(seed=1, device="cpu"), trained(seed=2, device="cpu"))
+    assert set(found.rows["device"]) == {"cpu"}
+
+
+def test_the_papers_data_go_before_more_embedded_ones() -> None:
+    found = chosen(*(trained(seed=s, data="embedded") for s in range(5)), trained(data="mnist"))
+    assert set(found.rows["data"]) == {"mnist"}
+
+
+def test_a_setting_that_is_not_laid_out_does_not_mix() -> None:
+    found = chosen(*(trained(seed=s, epochs=3) for s in range(2)), trained(seed=3, epochs=5))
+    assert set(found.rows["epochs"]) == {3}
+    assert len(found.left_out) == 1
+
+
+def test_a_setting_that_only_some_cells_have_does_not_mix() -> None:
+    found = chosen(trained(seed=0), trained(seed=1), trained(seed=2, precision="amp"))
+    assert len(found.rows) == 2
+
+
+def test_settings_that_are_laid_out_stand_together() -> None:
+    found = chosen(trained(), trained(resolution=56), trained(augmented=True))
+    assert len(found.rows) == 3
+    assert found.left_out == ()
+
+
+def test_settings_that_the_place_decides_stand_together() -> None:
+    """Each window has its own kernels: no mixture."""
+    found = select(synthetic.frame(synthetic.results()), published(), "delta-depth")
+    assert set(found.rows["window"]) == {"published", "wide"}
+    assert found.left_out == ()
+
+
+def test_reasons_of_absent_cells() -> None:
+    skipped = Result(trained("ss-cnn", resolution=56).cell, "skipped", (), "too long", synthetic.PROVENANCE)
+    found = chosen(trained(), skipped)
+    assert found.reason("ss-cnn", resolution=56, augmented=False) == "too long"
+    assert found.reason("ss-cnn", resolution=28, augmented=False) == "not run"
+
+
+def test_unknown_methods_and_metrics_are_left_out_and_named() -> None:
+    frame = synthetic.frame([trained()])
+    strange = frame.astype({"method": object, "metric": object}).assign(method="perceptron")
+    other = frame.astype({"method": object, "metric": object}).assign(metric="happiness")
+    import pandas as pd
+
+    rows, notes = cleaned(pd.concat([frame, strange, other], ignore_index=True))
+    assert len(rows) == 1
+    assert notes == [
+        "1 rows of the unknown metric 'happiness' are left out",
+        "1 rows of the unknown method 'perceptron' are left out",
+    ]
+
+
+def test_an_empty_store_selects_nothing() -> None:
+    found = select(synthetic.frame([]), published(), "mnist-scale", 1)
+    assert found.empty
+    assert len(found.paper) > 0

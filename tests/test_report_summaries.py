@@ -1,0 +1,76 @@
+"""Averages, spreads and intervals of the report, and when paper and rows agree."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.report.summaries import Sample, agreement, counting_agreement, rounding, summarised
+
+
+def frame(values: dict[tuple[int, int], float]) -> pd.DataFrame:
+    return pd.DataFrame([{"seed": s, "repeat": r, "value": v, "group": "g"} for (s, r), v in values.items()])
+
+
+def test_a_group_is_summarised_over_all_its_values() -> None:
+    (line,) = summarised(frame({(0, 0): 1.0, (0, 1): 2.0, (1, 0): 3.0, (1, 1): 6.0}), ["group"]).to_dict("records")
+    assert line["mean"] == 3.0
+    assert line["median"] == 2.5
+    assert line["standard_deviation"] == pytest.approx(np.std([1, 2, 3, 6], ddof=1))
+    assert line["low"] <= line["median"] <= line["high"]
+    assert (line["draws"], line["values"]) == (2, 4)
+
+
+def test_a_draw_that_lacks_an_image_is_left_out() -> None:
+    (line,) = summarised(frame({(0, 0): 1.0, (0, 1): 2.0, (1, 0): 100.0}), ["group"]).to_dict("records")
+    assert (line["mean"], line["draws"]) == (1.5, 1)
+
+
+def test_nan_is_not_averaged_away() -> None:
+    (line,) = summarised(frame({(0, 0): 1.0, (0, 1): math.nan}), ["group"]).to_dict("records")
+    assert math.isnan(line["mean"])
+    assert math.isnan(line["median"])
+
+
+@given(
+    st.lists(st.floats(1, 3), min_size=2, max_size=8),
+    st.lists(st.floats(1, 3), min_size=2, max_size=8),
+)
+def test_welchs_interval_is_scipys(paper: list[float], here: list[float]) -> None:
+    samples = [Sample(float(np.mean(x)), float(np.std(x, ddof=1)), len(x)) for x in (paper, here)]
+    if min(sample.standard_deviation for sample in samples) < 1e-3:
+        return
+    test = stats.ttest_ind(here, paper, equal_var=False)
+    found = agreement(*samples)
+    interval = test.confidence_interval(0.95)
+    assert found.half_width == pytest.approx((interval.high - interval.low) / 2)
+    assert found.within == (test.pvalue >= 0.05)
+
+
+def test_one_run_is_judged_by_the_papers_spread() -> None:
+    paper = Sample(2.0, 0.1, 6)
+    width = stats.t.ppf(0.975, 5) * 0.1 * math.sqrt(7 / 6)
+    assert agreement(paper, Sample(2.2, math.nan, 1)).half_width == pytest.approx(width)
+    assert agreement(paper, Sample(2.2, math.nan, 1)).word == "in"
+    assert agreement(paper, Sample(2.4, math.nan, 1)).word == "out"
+
+
+def test_without_any_spread_nothing_is_said() -> None:
+    assert agreement(Sample(2.0, math.nan, 1), Sample(2.0, math.nan, 1)).word == ""
+
+
+def test_counting_alone_explains_a_difference_of_single_runs() -> None:
+    assert counting_agreement(10.0, 10.5, 8000).word == "in"
+    assert counting_agreement(10.0, 12.0, 8000).word == "out"
+    assert counting_agreement(10.0, 12.0, 80).word == "in"
+
+
+@pytest.mark.parametrize(("shown", "half"), [("3.8", 0.05), ("46.0", 0.05), (25.47, 0.005), ("4", 0.5)])
+def test_rounding(shown: str | float, half: float) -> None:
+    assert rounding(shown) == pytest.approx(half)

@@ -1,0 +1,165 @@
+"""Tables as Markdown and LaTeX, their frames, and that no text in them does anything."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.paper import published
+from harness.records import Cell, Measurement, Result
+from harness.report import errors, marks, times
+from harness.report.escapes import latex, markdown
+from harness.report.select import Selection, select
+from harness.report.tables import Entry, Table, absent, as_latex, as_markdown
+
+HOSTILE = r"<script>alert(1)</script> | \input{x} $x_1^2$ & 100% #1 ~ `code` **b** [l](javascript:x) é Ω {"
+
+
+def selections(results: Any) -> dict[str, Selection]:
+    rows = synthetic.frame(results)
+    keys = ("mnist-scale", "stl10", "stl10-reduced", "parameters", "epoch-time", "properties", "differences")
+    return {key: select(rows, published(), key, 1) for key in keys}
+
+
+@pytest.fixture(scope="module")
+def every() -> dict[str, Selection]:
+    return selections(synthetic.results())
+
+
+def mnist(method: str, seed: int, error: float) -> Result:
+    settings = {"data": "mnist", "recipe": "paper", "epochs": 60, "resolution": 28, "augmented": False}
+    cell = Cell("mnist-scale", 1, "paper", method, settings, seed)
+    return Result(cell, "ok", (Measurement("test_error", (error,)),), "", synthetic.PROVENANCE, synthetic.STARTED, 1.0)
+
+
+def test_the_frame_of_mnist_scale() -> None:
+    frame = errors.mnist_frame(selections([mnist("cnn", 0, 2.5), mnist("cnn", 1, 2.7)]))
+    assert len(frame) == 11 * 4
+    line = frame[frame["method"].eq("cnn") & frame["resolution"].eq(28) & ~frame["augmented"]].iloc[0]
+    assert (line["paper"], line["paper_deviation"], line["paper_n"]) == (2.56, 0.04, 6)
+    assert line["here"] == pytest.approx(2.6)
+    assert line["deviation"] == pytest.approx(math.sqrt(0.02))
+    assert (line["n"], line["within"]) == (2, "in")
+    assert line["difference"] == pytest.approx(0.04)
+    other = frame[frame["method"].eq("sesn-vector")].iloc[0]
+    assert (other["reason"], other["within"]) == ("not run", "")
+
+
+def test_the_best_is_bold_and_a_missing_run_is_a_dash_with_a_reason() -> None:
+    frame = errors.mnist_frame(selections([mnist("cnn", 0, 2.5), mnist("ss-cnn", 0, 2.6)]))
+    table = errors.mnist_table(frame)
+    by_name = {line[0].text: line for line in table.lines}
+    assert by_name["CNN"][2] == Entry("2.50", 2.5, bold=True)
+    assert not by_name["SS-CNN"][2].bold
+    assert by_name["SESN Vector"][1].bold  # the paper's best
+    assert by_name["SESN Vector"][2] == absent("not run")
+    assert by_name["SiCNN Scalar"][1] == absent("the paper gives its times only")
+
+
+def test_single_runs_on_stl10_are_compared_by_counting(every: dict[str, Selection]) -> None:
+    frame = errors.stl10_frame("stl10")(every)
+    line = frame[frame["method"].eq("wrn")].iloc[0]
+    assert line["half_width"] == pytest.approx(
+        1.96 * math.sqrt((11.48 * 88.52 + line.here * (100 - line.here)) / 8000), rel=1e-3
+    )
+    failed = frame[frame["method"].eq("sicnn-vector")].iloc[0]
+    assert failed["reason"] == "out of memory: 10 % of <b>RAM</b>"
+
+
+def test_the_reduced_network_is_never_called_equal_to_the_papers(every: dict[str, Selection]) -> None:
+    frame = errors.stl10_frame("stl10-reduced")(every)
+    assert set(frame["within"]) == {""}
+    assert errors.reduced_table(frame).lines[0][3].text == "+0.00"
+
+
+def test_times_are_compared_by_their_ratios(every: dict[str, Selection]) -> None:
+    frame = times.frame(every)
+    line = frame[frame["method"].eq("sesn-vector") & frame["resolution"].eq(56)].iloc[0]
+    assert line["paper_ratio"] == pytest.approx(6.8 / 3.8)
+    assert (line["paper_ratio_low"], line["paper_ratio_high"]) == pytest.approx((6.75 / 3.85, 6.85 / 3.75))
+    assert line["ratio_low"] <= line["ratio"] <= line["ratio_high"]
+    assert len(times.table(frame).lines) == 11
+
+
+def test_configurations_say_whether_counts_round_to_the_printed_ones(every: dict[str, Selection]) -> None:
+    frame = marks.configuration_frame("mnist")(every)
+    assert [line[7].text.split()[-1] for line in marks.configuration_table(frame).lines if line[7].text != "—"] == [
+        "in" if abs(a - b) <= 500 else "out"
+        for a, b in zip(frame["parameters"], frame["paper"], strict=True)
+        if math.isfinite(b)
+    ]
+
+
+def test_table_1_shows_every_mark_of_the_paper(every: dict[str, Selection]) -> None:
+    frame = marks.properties_frame(every)
+    table = marks.properties_table(frame)
+    row = next(line for line in table.lines if line[0].text == "SESN Vector")
+    assert [row[1].text, row[6].text, row[12].text] == ["yes", "Any", "yes"]
+
+
+def test_every_difference_has_all_four_texts(every: dict[str, Selection]) -> None:
+    table = marks.differences_table(marks.differences_frame(every))
+    assert len(table.lines) > 15
+    assert all(entry.text for line in table.lines for entry in line)
+
+
+# --- text
+
+
+@given(st.text())
+def test_markdown_is_one_line_without_markup(text: str) -> None:
+    shown = markdown(text)
+    assert "\n" not in shown
+    assert not re.search(r"(?<!\\)[|`*_\[\]<>]", shown)
+
+
+@given(st.text())
+def test_latex_is_ascii_without_commands_of_the_text(text: str) -> None:
+    shown = latex(text)
+    assert shown.isascii()
+    assert not re.search(r"(?<!\\)[&%#_]", shown)
+
+
+def hostile_table() -> Table:
+    return Table((HOSTILE, "x"), ((Entry(HOSTILE, bold=True), absent(HOSTILE)), (Entry("—"), Entry("1 ± 2"))), (1,))
+
+
+def test_hostile_text_in_markdown() -> None:
+    text = as_markdown(hostile_table(), HOSTILE, [HOSTILE])
+    assert "<script>" not in text
+    assert "](javascript" not in text.replace("\\]", "").replace("\\[", "")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {3}
+
+
+def test_a_table_with_a_line_too_short_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 entries under a heading of 2"):
+        Table(("a", "b"), ((Entry("x"),),))
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_compiles(every: dict[str, Selection], tmp_path: Path) -> None:
+    tables = {
+        "hostile": hostile_table(),
+        "mnist": errors.mnist_table(errors.mnist_frame(every)),
+        "stl10": errors.stl10_table(errors.stl10_frame("stl10")(every)),
+        "times": times.table(times.frame(every)),
+        "configuration": marks.configuration_table(marks.configuration_frame("stl10")(every)),
+        "properties": marks.properties_table(marks.properties_frame(every)),
+        "differences": marks.differences_table(marks.differences_frame(every)),
+    }
+    body = "\n".join(as_latex(table, f"{HOSTILE}.", [HOSTILE], key) for key, table in tables.items())
+    head = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
+    (tmp_path / "all.tex").write_text(f"{head}\n{body}\n\\end{{document}}\n", encoding="ascii")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout[-2000:]
