@@ -1,0 +1,192 @@
+"""The exact frame that each figure draws, and one picture of each, compared with tolerance."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import golden_images
+import numpy as np
+import pytest
+import synthetic
+import torch
+from torch.nn import functional
+
+from harness.commands.report import material
+from harness.paper import published
+from harness.records import Cell, Measurement, Result
+from harness.report import delta, kernels, training
+from harness.report.artefacts import ARTEFACTS
+from harness.report.rendering import Rendered, rendered
+from harness.report.select import Selection, select
+
+ROOT = Path(__file__).resolve().parents[1]
+BUDGET = ROOT / "reports" / "budget" / "published.json"
+FIGURES = [one.id for one in ARTEFACTS.values() if one.kind == "figure"]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rendered]:
+    rows = synthetic.store(tmp_path_factory.mktemp("rows"), synthetic.results())
+    every, _ = rendered(material(rows, BUDGET))
+    return {one.artefact.id: one for one in every}
+
+
+def measured(cell: Cell, *measurements: Measurement) -> Result:
+    return Result(cell, "ok", measurements, "", synthetic.PROVENANCE, synthetic.STARTED, 1.0)
+
+
+def selections(*results: Result) -> dict[str, Selection]:
+    rows = synthetic.frame(results)
+    keys = ("delta-depth", "delta-downscale", "delta-interscale", "mnist-scale")
+    return {key: select(rows, published(), key, 1) for key in keys}
+
+
+# --- the pictures
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_picture(name: str, shown: dict[str, Rendered]) -> None:
+    drawing = shown[name].drawing
+    assert drawing is not None
+    golden_images.assert_as_committed(drawing.laid_out(), name)
+
+
+def test_the_comparison_sees_a_curve_that_is_gone(shown: dict[str, Rendered]) -> None:
+    points = shown["figure-2"].frame
+    fewer = delta.draw(points[~(points["window"].eq("wide") & points["nonlinearity"].eq("relu"))])
+    with pytest.raises(AssertionError, match="grey levels"):
+        golden_images.assert_as_committed(fewer.laid_out(), "figure-2")
+
+
+def test_every_point_under_the_pointer_lies_within_its_figure(shown: dict[str, Rendered]) -> None:
+    for name in ("figure-2", "delta-accuracy", "delta-training", "learning-curves"):
+        drawing = shown[name].drawing
+        assert drawing is not None
+        places = drawing.placed()
+        assert len(places) > 20
+        assert all(0 < x < 1 and 0 < y < 1 and text for x, y, text in places), name
+
+
+def test_axes_are_labelled(shown: dict[str, Rendered]) -> None:
+    for name in ("figure-2", "delta-accuracy", "delta-training", "learning-curves"):
+        drawing = shown[name].drawing
+        assert drawing is not None
+        axes = drawing.figure.axes
+        assert any(one.get_ylabel() for one in axes)
+        assert [one.get_xlabel() for one in axes if one.get_subplotspec().is_last_row() and not one.get_xlabel()] == []
+
+
+# --- the frames
+
+
+def depth(draw: int, values: dict[int, tuple[float, ...]]) -> Result:
+    settings = {"window": "wide", "nonlinearity": "relu", "images": "stl10", "image_count": 2, "layers": 50}
+    points = [Measurement("delta", seen, {"depth": d}) for d, seen in values.items()]
+    points.append(Measurement("floor", (1e-6, 3e-6), {"depth": 1}))
+    return measured(Cell("delta-depth", 1, "lite", "", settings, draw), *points)
+
+
+def test_frame_of_figure_2() -> None:
+    chosen = selections(depth(0, {1: (0.1, 0.2), 50: (0.3, 0.5)}), depth(1, {1: (0.3, 0.4), 50: (0.5, 0.7)}))
+    frame = delta.figure_frame(chosen)
+    first, last, stated, knee = frame.to_dict("records")
+    assert {k: first[k] for k in delta.SERIES} == {
+        "experiment": "delta-depth",
+        "window": "wide",
+        "nonlinearity": "relu",
+        "series": "valid scales",
+        "x": 1.0,
+    }
+    assert (first["mean"], first["median"]) == pytest.approx((0.25, 0.25))
+    assert first["standard_deviation"] == pytest.approx(np.std([0.1, 0.2, 0.3, 0.4], ddof=1))
+    assert (first["draws"], first["values"], first["floor"]) == (2, 4, pytest.approx(2e-6))
+    assert (last["x"], last["mean"]) == (50.0, pytest.approx(0.5))
+    assert math.isnan(last["floor"])
+    assert (stated["series"], stated["x"], stated["mean"]) == (delta.STATED, 50, 0.06)
+    assert (knee["experiment"], knee["x"]) == ("delta-downscale", 16)
+    assert math.isnan(knee["mean"])
+
+
+def test_what_figure_2_says_can_be_either() -> None:
+    for values, verdict in (((0.05, 0.06), "reproduced"), ((0.3, 0.5), "not reproduced")):
+        (finding,) = delta.says(delta.figure_frame(selections(depth(0, {50: values}))))
+        assert finding.verdict == verdict
+        assert f"{sum(values) / 2:.2g}" in finding.text
+    (missing,) = delta.says(delta.figure_frame(selections(depth(0, {10: (0.1, 0.2)}))))
+    assert missing.verdict == "missing"
+
+
+def run(method: str, seed: int, best: float, error: float, deltas: dict[int, tuple[float, float]]) -> Result:
+    settings = {"data": "mnist", "recipe": "paper", "epochs": 2, "resolution": 28, "augmented": False}
+    at = {"downscale": 2.0, "of": "trunk"}
+    return measured(
+        Cell("mnist-scale", 1, "lite", method, settings, seed),
+        Measurement("validation_error", (3.0 + seed, 2.0 + seed)),
+        Measurement("best_epoch", (best,)),
+        Measurement("test_error", (error,)),
+        *(Measurement("delta", seen, {**at, "epoch": epoch}) for epoch, seen in deltas.items()),
+        Measurement("delta", (9.0, 9.0), {"downscale": math.sqrt(2), "of": "trunk", "epoch": 2}),
+    )
+
+
+@pytest.fixture
+def runs() -> dict[str, Selection]:
+    deltas = {0: (0.1, 0.3), 1: (0.2, 0.4), 2: (0.4, 0.8)}
+    return selections(run("cnn", 0, 1.0, 2.0, deltas), run("cnn", 1, 2.0, 3.0, deltas))
+
+
+def test_frame_of_the_learning_curves(runs: dict[str, Selection]) -> None:
+    frame = training.curves_frame(runs)
+    assert frame[["metric", "method", "epoch", "mean", "values"]].to_dict("records") == [
+        {"metric": "validation_error", "method": "cnn", "epoch": 1, "mean": 3.5, "values": 2},
+        {"metric": "validation_error", "method": "cnn", "epoch": 2, "mean": 2.5, "values": 2},
+    ]
+
+
+def test_frame_of_delta_along_training(runs: dict[str, Selection]) -> None:
+    frame = training.delta_frame(runs)
+    assert frame["epoch"].to_list() == [0, 1, 2]
+    assert frame["median"].to_list() == pytest.approx([0.2, 0.3, 0.6])
+    assert set(frame["of"]) == {"trunk"}
+
+
+def test_frame_of_delta_against_accuracy_takes_the_tested_weights(runs: dict[str, Selection]) -> None:
+    (line,) = training.accuracy_frame(runs).to_dict("records")
+    # Realisation 0 was tested after its first epoch (0.2, 0.4), realisation 1 after its second (0.4, 0.8).
+    assert line["delta"] == pytest.approx(0.4)
+    assert (line["error"], line["realisations"]) == (2.5, 2)
+
+
+def test_kernels_of_figure_1_are_those_that_the_layers_use() -> None:
+    found = kernels.example()
+    image = torch.randn(1, 3, 20, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    pad = found.basis.kernel_size // 2
+    one = functional.conv2d(image, found.lift_matrix, padding=pad).reshape(1, 2, 4, 20, 20)
+    torch.testing.assert_close(one, found.lift(image).detach())
+    field = torch.randn(1, 3, 4, 20, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    two = functional.conv2d(field.reshape(1, 12, 20, 20), found.conv_matrix, padding=pad).reshape(1, 2, 4, 20, 20)
+    torch.testing.assert_close(two, found.conv(field).detach())
+
+
+def test_frame_of_figure_1() -> None:
+    frame = kernels.kernels_frame({})
+    lift, conv = (frame[frame["panel"].eq(name)] for name in ("T → H", "H → H"))
+    assert (len(lift), len(conv)) == (8 * 3, 8 * 12)
+    assert (lift["norm"] > 0).all()
+    assert ((conv["norm"] > 0) == (conv["row"] % 4 == conv["column"] % 4)).all()
+
+
+def test_frame_of_the_basis() -> None:
+    frame = kernels.basis_frame({})
+    small = frame[frame["basis"].eq(kernels.PUBLISHED) & frame["sigma"].eq(0.9)]
+    assert small["norm"].to_list() == pytest.approx([1.0] * 9)
+    assert small["box"].unique().tolist() == [3]
+
+
+def test_frame_of_the_error_budget(shown: dict[str, Rendered]) -> None:
+    frame: Any = shown["error-budget"].frame
+    assert frame["observed"].iloc[0] - (frame["before"] - frame["after"]).sum() == pytest.approx(
+        frame["remainder"].iloc[0], abs=1e-12
+    )
