@@ -43,6 +43,8 @@ LINE_OVERHEAD = 100.0
 SPECTRAL_PRODUCT = 1.7
 #: Weight of a number that the spectral way reads, writes and transposes.
 SPECTRAL_NUMBER = 70.0
+#: With fewer input channels the spectra of the outputs outweigh the products.
+SPECTRAL_CHANNELS = 4
 #: Kernels with more numbers in their spectra are left to the other algorithms, for the memory (32 MB in float32).
 SPECTRAL_KERNEL = 1 << 23
 #: A recorded graph serves any batch, so its algorithms are chosen for this one.
@@ -116,7 +118,8 @@ def spectral_cost(work: Work, row_taps: Taps, column_taps: Taps) -> float:
     """The spectral algorithm with a kernel of these taps."""
     p = period(work.rows, row_taps) // 2 + 1
     q = period(work.columns, column_taps)
-    if work.pairs * 2 * p * q > SPECTRAL_KERNEL or not work.precise:
+    few, many = work.in_channels < SPECTRAL_CHANNELS, work.pairs * 2 * p * q > SPECTRAL_KERNEL
+    if few or many or not work.precise:
         return float("inf")
 
     def plane(height: int, width: int) -> float:

@@ -35,10 +35,11 @@ Spectrum = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Taps:
-    """Where a kernel's taps lie along an axis: `count` of them from `first`, counted from the centre."""
+    """Where a kernel's taps lie along an axis: `count` of them, `step` apart, from `first`, counted from the centre."""
 
     first: int
     count: int
+    step: int = 1
 
     @classmethod
     def centred(cls, count: int) -> Taps:
@@ -48,14 +49,14 @@ class Taps:
     @property
     def offsets(self) -> range:
         """Of all taps."""
-        return range(self.first, self.first + self.count)
+        return range(self.first, self.first + self.count * self.step, self.step)
 
 
 def period(axis: Axis, taps: Taps) -> int:
     """The shortest period on which no window sees a pixel's copy: what lies outside the axis must land beyond it."""
     if axis.circular:
         return axis.size
-    return max(axis.size, axis.size - taps.first - axis.first, axis.last + taps.first + taps.count)
+    return max(axis.size, axis.size - taps.first - axis.first, axis.last + taps.offsets[-1] + 1)
 
 
 @dataclass(frozen=True)

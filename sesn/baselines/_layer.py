@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.algorithms import Axis, Work, spectral_convolution
+from sesn.algorithms.choose import dense_cost, spectral_cost
+from sesn.algorithms.spectral import Taps
 from sesn.baselines._constants import Constants
 
 Recipe = Literal["paper", "released"]
@@ -41,6 +44,17 @@ class BaselineLayer(nn.Module):
         for axis in (-2, -1):
             _checks.require(value.shape[axis] > 0, f"{name}.shape", tuple(value.shape), "without an empty side")
 
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Nominal multiply-adds for an input of this shape: `_taps_seen` at every output position."""
+        return shape[0] * self.in_channels * self.out_channels * self._taps_seen() * self._positions(shape)
+
+    def _positions(self, shape: Sequence[int]) -> int:
+        return math.prod(-(-size // self.stride) for size in shape[-2:])
+
+    def _taps_seen(self) -> int:
+        """Taps of all scales' kernels together, for a pair of channels."""
+        raise NotImplementedError
+
     def extra_repr(self) -> str:
         """`in -> out`, what the layer is made of, and the stride unless it is 1."""
         parts = [f"{self.in_channels} -> {self.out_channels}", *self._details()]
@@ -65,13 +79,38 @@ def correlate(x: Tensor, kernel: Tensor, first: int, stride: int) -> Tensor:
     """Correlate x [b, i, h, w] with a kernel [o, i, y, x] whose first row and column lie `first` from its centre.
 
     Zeros outside the map; centres at 0, stride, ..., so the output side is ceil(h / stride). Taps farther from the
-    centre than the map is long only ever see zeros and are cut off.
+    centre than the map is long only ever see zeros and are cut off. Wide kernels on small maps go the spectral way.
     """
     (top, bottom), (left, right) = (_reach(first, side, size) for side, size in _sides(kernel, x))
     kernel = kernel[:, :, top - first : bottom - first + 1, left - first : right - first + 1]
+    rows, columns = same_axes(x, stride)
+    taps = Taps(top, bottom - top + 1), Taps(left, right - left + 1)
+    if spectral_pays(x, kernel, rows, columns, taps):
+        return spectral_convolution(x, kernel, None, rows, columns, taps)
     if top == -bottom and left == -right:  # the convolution's own padding, no copy of the input
         return F.conv2d(x, kernel, stride=stride, padding=(bottom, right))
     return F.conv2d(F.pad(x, (-left, right, -top, bottom)), kernel, stride=stride)
+
+
+def same_axes(x: Tensor, stride: int) -> tuple[Axis, Axis]:
+    """Rows and columns with window centres at 0, stride, ... and zeros outside."""
+    rows, columns = (Axis(size, -(-size // stride), 0, stride, circular=False) for size in x.shape[-2:])
+    return rows, columns
+
+
+def convolve_inside(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int) -> Tensor:
+    """Correlate x [b, i, h, w] with an odd kernel [o, i, k, k] where it fits into the map whole, and add the bias."""
+    rows, columns = (Axis.of(size, side, stride, 0, False) for side, size in _sides(kernel, x))
+    taps = Taps.centred(kernel.shape[-2]), Taps.centred(kernel.shape[-1])
+    if spectral_pays(x, kernel, rows, columns, taps):
+        return spectral_convolution(x, kernel, bias, rows, columns, taps)
+    return F.conv2d(x, kernel, bias, stride)
+
+
+def spectral_pays(x: Tensor, kernel: Tensor, rows: Axis, columns: Axis, taps: tuple[Taps, Taps]) -> bool:
+    """Whether the spectral algorithm is estimated to be quicker than the ordinary convolution."""
+    work = Work.on(x, kernel.shape[1], kernel.shape[0], rows, columns)
+    return spectral_cost(work, *taps) < dense_cost(work, taps[0].count, taps[1].count)
 
 
 def _sides(kernel: Tensor, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -6,6 +6,7 @@ D. E. Worrall and M. Welling, "Deep scale-spaces: Equivariance over scale", Neur
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -13,8 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.algorithms import spectral_convolution
+from sesn.algorithms.spectral import Taps
 from sesn.baselines._constants import Constants
-from sesn.baselines._layer import BaselineLayer
+from sesn.baselines._layer import BaselineLayer, same_axes, spectral_pays
 
 Init = Literal["he", "delta"]
 
@@ -34,6 +37,11 @@ def discrete_gaussian(t: float, radius: int) -> Tensor:
 def blur_variance(scale: int, base: int, zero_scale: float) -> float:
     """t_k = zero_scale^2 (base^(2k) - 1), in squared pixels: what takes blur zero_scale to zero_scale base^k."""
     return zero_scale**2 * float(base ** (2 * scale) - 1)
+
+
+def blur_radius(t: float) -> int:
+    """Where a blur of variance t is cut: 4 ceil(sqrt(t))."""
+    return 4 * math.ceil(math.sqrt(t))
 
 
 class DSSLift(nn.Module):
@@ -80,6 +88,11 @@ class DSSLift(nn.Module):
         """[s - 1, size, size]: the blurs of scales 1, 2, ... along an axis, zero padding included."""
         variances = [blur_variance(k, self.base, self.zero_scale) for k in range(1, self.scales)]
         return self._constants.get(size, like, lambda: torch.stack([_banded(t, size) for t in variances]))
+
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Nominal multiply-adds for an image of this shape: the taps of both one-dimensional blurs at every pixel."""
+        radii = (blur_radius(blur_variance(k, self.base, self.zero_scale)) for k in range(1, self.scales))
+        return math.prod(shape) * sum(2 * (2 * radius + 1) for radius in radii)
 
     def extra_repr(self) -> str:
         """The scales."""
@@ -163,7 +176,15 @@ class DSSConv(BaselineLayer):
         centre = self.kernel_size // 2  # farther taps than `down` and `across` only ever see padding
         taps = self.weight[:, :, : len(seen), centre - down : centre + down + 1, centre - across : centre + across + 1]
         kernel = taps.transpose(1, 2).flatten(1, 2)
+        axes = same_axes(x, self.stride)
+        places = Taps(-down * dilation, 2 * down + 1, dilation), Taps(-across * dilation, 2 * across + 1, dilation)
+        if spectral_pays(x, kernel, *axes, places):
+            return spectral_convolution(x, kernel, None, *axes, places)
         return F.conv2d(x, kernel, stride=self.stride, padding=(down * dilation, across * dilation), dilation=dilation)
+
+    def _taps_seen(self) -> int:
+        seen = sum(min(self.interscale, self.scales - k) for k in range(self.scales))
+        return seen * self.kernel_size**2
 
     def _details(self) -> list[str]:
         parts = [f"kernel_size={self.kernel_size}", f"scales={self.scales}"]
@@ -172,7 +193,7 @@ class DSSConv(BaselineLayer):
 
 def _banded(t: float, size: int) -> Tensor:
     """The blur along an axis of `size` pixels as a matrix in float64."""
-    radius = 4 * math.ceil(math.sqrt(t))
+    radius = blur_radius(t)
     taps = discrete_gaussian(t, radius)
     offset = torch.arange(size)[:, None] - torch.arange(size)[None, :]
     return torch.where(offset.abs() <= radius, taps[(offset + radius).clamp(0, 2 * radius)], 0.0)

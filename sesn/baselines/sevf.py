@@ -94,6 +94,21 @@ class _SEVF(BaselineLayer):
         rule = f"large enough for a pixel to be left at scale {self.scales[0]:g} and stride {self.stride}"
         _checks.require(good, "input side", size, rule, "use a larger map or larger scales")
 
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Nominal multiply-adds for an input of this shape: the resized map convolved at every scale, and resampling.
+
+        Resampling counts 4 for each pixel that it makes.
+        """
+        return shape[0] * sum(self._scale_multiply_adds(math.prod(shape[1:-2]), shape[-2:], s) for s in self.scales)
+
+    def _scale_multiply_adds(self, channels: int, sizes: Sequence[int], scale: float) -> int:
+        scaled = [rescaled_size(size, scale) for size in sizes]
+        responses = [-(-size // self.stride) for size in scaled]
+        outputs = [size // self.stride for size in sizes]
+        made = channels * math.prod(scaled) * (scaled != list(sizes))
+        made += self.out_channels * math.prod(outputs) * (responses != outputs)
+        return channels * self.out_channels * self.kernel_size**2 * math.prod(responses) + 4 * made
+
     def _details(self) -> list[str]:
         return [f"kernel_size={self.kernel_size}", f"scales=({', '.join(f'{scale:.3g}' for scale in self.scales)})"]
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.baselines._layer import BaselineLayer, positive
+from sesn.baselines._layer import BaselineLayer, convolve_inside, positive
 from sesn.baselines._maximum import largest
 from sesn.baselines._resize import corner_aligned, fitted, resize
 
@@ -95,10 +95,11 @@ class SIConv(BaselineLayer):
 
     def _scale(self, image: Tensor, scale: float) -> Tensor:
         if scale == 1:
-            return F.conv2d(image, self.weight, self.bias, self.stride, self.kernel_size // 2)
+            pad = self.kernel_size // 2
+            return convolve_inside(F.pad(image, (pad, pad, pad, pad)), self.weight, self.bias, self.stride)
         sizes = image.shape[-2:]
         rows, columns = (self._matrix("to", size, scale) for size in sizes)
-        responses = F.conv2d(resize(image, rows, columns), self.weight, self.bias, self.stride)
+        responses = convolve_inside(resize(image, rows, columns), self.weight, self.bias, self.stride)
         rows, columns = (self._matrix("back", size, scale) for size in sizes)
         return resize(responses, rows, columns)
 
@@ -129,6 +130,18 @@ class SIConv(BaselineLayer):
         good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
         rule = f"large enough for a pixel to be left at scale {scale:g} and back"
         _checks.require(good, "image side", size, rule, "use a larger image or scales nearer to 1")
+
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Nominal multiply-adds for a map of this shape: a whole map convolved, and resampled twice, at every scale.
+
+        Resampling counts 4 for each pixel that it makes.
+        """
+        resampled = self.in_channels * math.prod(shape[-2:]) + self.out_channels * self._positions(shape)
+        resampling = 4 * shape[0] * resampled * sum(scale != 1 for scale in self.scales)
+        return super().multiply_adds(shape) + resampling
+
+    def _taps_seen(self) -> int:
+        return len(self.scales) * self.kernel_size**2
 
     def _details(self) -> list[str]:
         scales = ", ".join(f"{scale:g}" for scale in self.scales)

@@ -132,6 +132,9 @@ class _SiCNN(BaselineLayer):
         kernels = zip(columns, self.kernels(), self.firsts, strict=True)
         return torch.stack([correlate(x, kernel, first, self.stride) for x, kernel, first in kernels], dim=2)
 
+    def _taps_seen(self) -> int:
+        return sum(side**2 for side in self.sides)
+
     def _details(self) -> list[str]:
         scales = ", ".join(f"{scale:g}" for scale in self.scales)
         parts = [f"kernel_size={self.kernel_size}", f"scales=({scales})"]

@@ -137,6 +137,9 @@ class SSConv(BaselineLayer):
             planes.append(steered[..., cut : side - cut, cut : side - cut].reshape(-1, size * size))
         return torch.cat(planes, dim=1)
 
+    def _taps_seen(self) -> int:
+        return sum(size**2 for size in self.sizes)
+
     def _details(self) -> list[str]:
         parts = [f"sizes={self.sizes}", f"nominal={self.nominal:g}"]
         return parts + ([f"recipe={self.recipe!r}"] if self.recipe != "paper" else [])
