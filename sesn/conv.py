@@ -132,6 +132,16 @@ class _SteerableConv(nn.Module):
     def _axis(self, size: int) -> Axis:
         return Axis.of(size, self.basis.kernel_size, self.stride, self.padding, self.padding_mode == "circular")
 
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Nominal multiply-adds for an input of this shape: each scale's whole box at every output."""
+        positions = math.prod(self._axis(size).outputs for size in shape[-2:])
+        taps = sum((b - a) * box**2 for (a, b), box in zip(self._windows(), self.basis.boxes, strict=True))
+        return shape[0] * self.in_channels * self.out_channels * taps * positions
+
+    def _windows(self) -> list[tuple[int, int]]:
+        """The input scales that each output scale sees, the last exclusive."""
+        raise NotImplementedError
+
     def _algorithm_at(self, scale: int, field: Tensor, seen: int, rows: Axis, columns: Axis) -> str:
         if self.algorithm != "auto":
             return self.algorithm
@@ -200,7 +210,10 @@ class ScaleLift(_SteerableConv):
         _checks.real_tensor("image", image, "b c h w")
         _checks.extent("image", image, 1, self.in_channels, "layer's in_channels", "give that many channels")
         _checks.same_dtype("image", image, self.weight)
-        return self._convolve(image.unsqueeze(2), self.weight.unsqueeze(2), [(0, 1)] * len(self.grid))
+        return self._convolve(image.unsqueeze(2), self.weight.unsqueeze(2), self._windows())
+
+    def _windows(self) -> list[tuple[int, int]]:
+        return [(0, 1)] * len(self.grid)
 
 
 class ScaleConv(_SteerableConv):
@@ -251,9 +264,11 @@ class ScaleConv(_SteerableConv):
             "field", field, 2, len(self.grid), "number of scales of the layer's basis", "use one grid throughout"
         )
         _checks.same_dtype("field", field, self.weight)
+        return self._convolve(field, self.weight, self._windows())
+
+    def _windows(self) -> list[tuple[int, int]]:
         scales = len(self.grid)
-        windows = [(k, min(k + self.interscale, scales)) for k in range(scales)]
-        return self._convolve(field, self.weight, windows)
+        return [(k, min(k + self.interscale, scales)) for k in range(scales)]
 
     def extra_repr(self) -> str:
         """As for every layer, and the interscale extent."""
@@ -297,6 +312,11 @@ class ScaleConv1x1(nn.Module):
         _checks.same_dtype("field", field, self.weight)
         picked = field[..., :: self.stride, :: self.stride]
         return torch.nn.functional.conv3d(picked, self.weight[:, :, None, None, None], self.bias)
+
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Nominal multiply-adds for a field of this shape."""
+        positions = math.prod(-(-size // self.stride) for size in shape[-2:])
+        return shape[0] * self.in_channels * self.out_channels * shape[2] * positions
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""

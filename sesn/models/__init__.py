@@ -4,6 +4,7 @@ What a method puts into them stands in its own file, as functions that return `m
 """
 
 from sesn.models.counts import ParameterCount as ParameterCount
+from sesn.models.counts import multiply_adds as multiply_adds
 from sesn.models.counts import parameter_count as parameter_count
 from sesn.models.counts import unused_parameters as unused_parameters
 from sesn.models.mnist import MNISTScaleNet as MNISTScaleNet
