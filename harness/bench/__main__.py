@@ -1,26 +1,54 @@
-"""`python -m harness.bench`: time the layers and print the tables."""
+"""`python -m harness.bench [layers | methods]`: time the layers, or whole methods, and print the tables."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated
 
 import typer
 
+Rounds = Annotated[int, typer.Option(min=1, help="Timed rounds; each round runs every contestant once.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads inside an operation.")]
+Device = Annotated[str, typer.Option(help="Where to run: cpu, cuda.")]
 
-def bench(
-    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds; each round runs every contestant once.")] = 9,
-    threads: Annotated[int, typer.Option(min=1, help="Threads inside an operation.")] = 2,
-    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda.")] = "cpu",
+app = typer.Typer(help="Benchmarks; without a name those of the layers.", no_args_is_help=False)
+
+
+@app.command()
+def layers(
+    rounds: Rounds = 9,
+    threads: Threads = 2,
+    device: Device = "cpu",
     only: Annotated[str, typer.Option(help="Run the cases whose name contains this.")] = "",
 ) -> None:
     """Compare the layers with the textbook form, an ordinary filter bank and direct wide convolution."""
-    for quiet in ({"KINETO_LOG_LEVEL": "99"}, {"TORCH_CPP_LOG_LEVEL": "ERROR"}):  # the memory profiler's chatter
-        os.environ.update(quiet)
     from harness.bench.layers import run_tables
 
     run_tables(rounds=rounds, threads=threads, device=device, only=only)
 
 
+@app.command()
+def methods(
+    rounds: Rounds = 5,
+    threads: Threads = 2,
+    device: Device = "cpu",
+    only: Annotated[str, typer.Option(help="Run the methods whose key contains this, beside cnn.")] = "",
+    batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 128,
+) -> None:
+    """Compare the training steps of all methods on MNIST-scale with their nominal work and the paper's times."""
+    from harness.bench.methods import run_methods
+
+    run_methods(rounds=rounds, threads=threads, device=device, only=only, batch=batch)
+
+
+def arguments(given: list[str]) -> list[str]:
+    """The layers' benchmark is meant when none is named."""
+    named = bool(given) and (given[0] in ("layers", "methods") or given[0] == "--help")
+    return given if named else ["layers", *given]
+
+
 if __name__ == "__main__":
-    typer.run(bench)
+    # Before torch is loaded: the memory profiler's chatter.
+    os.environ.update({"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"})
+    app(args=arguments(sys.argv[1:]))

@@ -1,0 +1,183 @@
+"""The method benchmark: a training step of every MNIST-scale network, its nominal work, and the times of the paper."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from harness.machine import machine_line
+from harness.methods import methods_on
+from harness.progress import progress_bar
+from harness.steps import training_step
+from harness.stopwatch import interleave, peak_bytes
+from sesn.models import multiply_adds
+
+RESOLUTIONS = (28, 56)
+REFERENCE = "cnn"
+PAPER = Path(__file__).parents[1] / "paper" / "epoch_time.csv"
+#: At most this much of (time of a step / CNN's) / (nominal multiply-adds / CNN's), by the method's family.
+WORK_GOALS = {"sesn": 1.5, "sicnn": 1.5, "dss": 1.5, "ss-cnn": 1.5, "si-convnet": 2.5, "sevf": 2.5}
+#: At most this many times CNN's time, by family and resolution.
+TIME_GOALS = {("sesn", 28): 9.0, ("sicnn", 28): 25.0}
+HEADINGS = (
+    "method",
+    "step ms",
+    "x CNN",
+    "M mult-adds",
+    "x CNN",
+    "time / work",
+    "peak MB",
+    "paper s/epoch",
+    "x CNN",
+    "goals",
+    "met",
+)
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured of one network, and what the paper prints.
+
+    Attributes:
+        label, family: printed name and key without Scalar and Vector.
+        resolution: 28 or 56.
+        milliseconds: of a step, round by round; `reference` those of the CNN in the same rounds.
+        work, reference_work: nominal multiply-adds per image.
+        memory: peak bytes of a step.
+        seconds, reference_seconds: the paper's epoch.
+    """
+
+    label: str
+    family: str
+    resolution: int
+    milliseconds: Sequence[float]
+    reference: Sequence[float]
+    work: int
+    reference_work: int
+    memory: int
+    seconds: float
+    reference_seconds: float
+
+    @property
+    def time_ratio(self) -> float:
+        """The median of the ratios within rounds: what slows a whole round down cancels."""
+        return statistics.median(a / b for a, b in zip(self.milliseconds, self.reference, strict=True))
+
+    @property
+    def work_ratio(self) -> float:
+        """Nominal multiply-adds over the CNN's."""
+        return self.work / self.reference_work
+
+    @property
+    def slowness(self) -> float:
+        """How much longer a nominal multiply-add takes than the CNN's."""
+        return self.time_ratio / self.work_ratio
+
+    def goals(self) -> list[tuple[str, bool]]:
+        """Each goal in words, and whether it was met."""
+        found = []
+        if bound := WORK_GOALS.get(self.family):
+            found.append((f"time / work <= {bound:g}", self.slowness <= bound))
+        if bound := TIME_GOALS.get((self.family, self.resolution)):
+            found.append((f"time <= {bound:g} x CNN", self.time_ratio <= bound))
+        return found
+
+
+def run_methods(rounds: int, threads: int, device: str, only: str, batch: int) -> list[Result]:
+    """Time every method at both resolutions in one interleaved run, and print a table for each."""
+    torch.set_num_threads(threads)
+    where, console = torch.device(device), Console()
+    results = measure_methods(rounds, where, only, batch, console)
+    console.print(
+        f"training steps (zero_grad, forward, cross-entropy, backward, Adam) of batch {batch}, float32, recipe paper, "
+        f"medians of {rounds} interleaved rounds; {machine_line(where)}"
+    )
+    for resolution in RESOLUTIONS:
+        console.print(_table(resolution, [one for one in results if one.resolution == resolution]))
+    return results
+
+
+def measure_methods(
+    rounds: int, device: torch.device, only: str, batch: int, progress: Console | None = None
+) -> list[Result]:
+    """Build the networks whose key contains `only` (and the CNN), time them in turn, then take their memory."""
+    networks = _networks(only, device)
+    steps = {f"{key}/{size}": training_step(net, [_digits(batch, device)]) for (key, size), net in networks.items()}
+    with progress_bar(progress, rounds + 1 + len(steps)) as advance:
+        samples = interleave(steps, rounds, device, 1, lambda _done: advance(1))
+        memory = {}
+        for name, step in steps.items():  # apart from the timing: the profiler that sees memory slows a step down
+            memory[name] = peak_bytes(step, device)
+            advance(1)
+    work = {at: multiply_adds(network, (1, 28, 28)) for at, network in networks.items()}
+    return [_result(key, size, samples, work, memory) for key, size in networks]
+
+
+def _networks(only: str, device: torch.device) -> dict[Key, nn.Module]:
+    chosen = [row for row in methods_on("mnist") if only in row.key or row.key == REFERENCE]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return {
+            (row.key, size): row.build("mnist", "paper", resolution=size).to(device)
+            for size in RESOLUTIONS
+            for row in chosen
+        }
+
+
+def _digits(batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noise will do: the time of a step does not depend on the images."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(batch, 1, 28, 28, generator=generator)
+    return images.to(device), torch.randint(0, 10, (batch,), generator=generator).to(device)
+
+
+def _result(
+    key: str, size: int, samples: Mapping[str, list[float]], work: Mapping[Key, int], memory: Mapping[str, int]
+) -> Result:
+    label = next(row.label_on("mnist") for row in methods_on("mnist") if row.key == key)
+    family = key.removesuffix("-scalar").removesuffix("-vector")
+    name, reference, seconds = f"{key}/{size}", f"{REFERENCE}/{size}", paper_seconds()
+    times, works = (samples[name], samples[reference]), (work[key, size], work[REFERENCE, size])
+    return Result(label, family, size, *times, *works, memory[name], seconds[key, size], seconds[REFERENCE, size])
+
+
+def paper_seconds() -> dict[Key, float]:
+    """The published seconds of an epoch, by method and resolution."""
+    with PAPER.open(encoding="utf-8", newline="") as lines:
+        return {(row["method"], int(row["resolution"])): float(row["value"]) for row in csv.DictReader(lines)}
+
+
+def _table(resolution: int, results: Sequence[Result]) -> Table:
+    table = Table(title=f"{resolution} x {resolution}")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading in ("method", "goals", "met") else "right")
+    for one in results:
+        table.add_row(*_cells(one))
+    return table
+
+
+def _cells(one: Result) -> list[str]:
+    goals = one.goals()
+    return [
+        one.label,
+        f"{statistics.median(one.milliseconds):.0f}",
+        f"{one.time_ratio:.2f}",
+        f"{one.work / 1e6:.1f}",
+        f"{one.work_ratio:.2f}",
+        f"{one.slowness:.2f}",
+        f"{one.memory / 2**20:.0f}",
+        f"{one.seconds:.1f}",
+        f"{one.seconds / one.reference_seconds:.2f}",
+        "\n".join(words for words, _ in goals),
+        "\n".join("met" if met else "missed" for _, met in goals),
+    ]
