@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.commands.asked import Asked
-from harness.commands.engines import Where
+from harness.commands.engines import Engine, Where
 from harness.commands.ledger import Ledger, Standing, Total
 from harness.machine import provenance_with_code
 from harness.plan import EXPERIMENTS, Planned
@@ -31,11 +31,12 @@ def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Cam
     workers = where.workers
     # Whatever is wrong with what was asked for is said before anything is made.
     asked.planned(asked.budget)
+    engine = where.build()
     with Writer(asked.rows) as writer:
         ledger = asked.ledger(len(workers), workers[0])
         store_skips(ledger.standings, asked.entries, writer)
         running = Campaign(ledger, asked.entries, writer, where.scratch_folder)
-        running.run(where, errors, quiet=quiet)
+        running.run(engine, errors, quiet=quiet)
     return running
 
 
@@ -83,14 +84,14 @@ class Campaign:
     def __post_init__(self) -> None:
         self._waiting = {one.cell.id: one for one in self.ledger.to_do}
 
-    def run(self, where: Where, errors: Console, *, quiet: bool) -> None:
+    def run(self, engine: Engine, errors: Console, *, quiet: bool) -> None:
         """Carry out all that is to do."""
         to_do, begun = tasks(self.ledger.to_do), time.monotonic()
         shown = Bars if errors.is_terminal and not quiet else Lines
         with shown(errors, len(to_do), self.left, quiet=quiet) as display:
             self.display = display
             if to_do:
-                where.build().run(to_do, self)
+                engine.run(to_do, self)
         self.seconds = time.monotonic() - begun
 
     def started(self, cell: Cell) -> None:
