@@ -5,6 +5,8 @@ Arguments after `--` go to the tool: `nox -s tests -- -k basis -n 0`.
 
 from __future__ import annotations
 
+import shutil
+
 import nox
 
 nox.needs_version = ">=2024.4.15"
@@ -67,6 +69,22 @@ def reproduce(session: nox.Session) -> None:
     """Run the main job on embedded data."""
     install(session, "-e", ".[harness]")
     session.run("sesn", "reproduce", *session.posargs)
+
+
+@nox.session(default=False)
+def report(session: nox.Session) -> None:
+    """Draw every figure and table from the committed rows; `-- --only figure-2` draws one."""
+    install(session, "-e", ".[harness]")
+    session.run("sesn", "report", *session.posargs)
+
+
+@nox.session(default=False)
+def browser(session: nox.Session) -> None:
+    """Open the report's page in Debian's chromium: errors, requests, sorting, phone, dark, print."""
+    install(session, "-e", ".[harness,test,browser]")
+    if shutil.which("chromium") is None:
+        session.run("apt-get", "install", "-y", "--no-install-recommends", "chromium", external=True)
+    session.run("pytest", "tests/test_page.py", *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(default=False)

@@ -215,10 +215,19 @@ def _best_of_settings(frame: Any) -> Iterator[Finding]:
         name = setting_name(resolution, augmented)
         text = (
             f"MNIST-scale {name}: {METHODS[best['method']].label} has {best['here']:.2f} %, and the best of the others "
-            f"({METHODS[rival['method']].label}, {len(others)} compared) {rival['here']:.2f} % "
-            f"(the paper: SESN is best in all four settings)."
+            f"({METHODS[rival['method']].label}, {len(others)} compared) {rival['here']:.2f} %; "
+            f"{_certainty(best, rival)} (the paper: SESN is best in all four settings)."
         )
         yield claim(bool(best["here"] < rival["here"]), text)
+
+
+def _certainty(best: Any, rival: Any) -> str:
+    """Whether the difference of two methods is more than their spreads explain."""
+    one, other = (Sample(line["here"], line["deviation"], int(line["n"])) for line in (best, rival))
+    within = agreement(other, one).within if min(one.n, other.n) > 1 else None
+    if within is None:
+        return "with one realisation, chance cannot be told from difference"
+    return f"the difference is {'within' if within else 'beyond'} its 95 % interval"
 
 
 def _agreeing(frame: Any) -> Iterator[Finding]:

@@ -180,7 +180,7 @@ def differences_frame(selections: Mapping[str, Selection]) -> Any:
 def differences_table(frame: Any) -> Table:
     """Words only."""
     lines = tuple(tuple(Entry(str(line[name])) for name in DIFFERENCES) for line in frame.to_dict("records"))
-    return Table(tuple(DIFFERENCES.values()), lines)
+    return Table(tuple(DIFFERENCES.values()), lines, words=True)
 
 
 def differences_says(frame: Any) -> list[Finding]:

@@ -19,6 +19,9 @@ REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")
 #: Neither draws nor realisations: nothing is random in what they show.
 FIXED = ("parameters", "epoch-time", "error-budget")
 
+#: The same at every budget.
+COUNTED = ("parameters",)
+
 
 @dataclass(frozen=True)
 class Material:
@@ -93,7 +96,8 @@ def _render(one: Artefact, selections: Mapping[str, Selection], figures: Mapping
 
 def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
     """A claim tested with less than the paper's budget says so."""
-    budgets = dict.fromkeys(_less(chosen) for chosen in own if chosen.facts.get("budget", "paper") != "paper")
+    tested = [chosen for chosen in own if chosen.experiment not in COUNTED]
+    budgets = dict.fromkeys(_less(chosen) for chosen in tested if chosen.facts.get("budget", "paper") != "paper")
     return finding._replace(text=f"{finding.text} [{', '.join(budgets)}]") if budgets else finding
 
 

@@ -167,4 +167,4 @@ def _describe(key: dict[str, Any], cells: int) -> str:
 def _only(column: Any) -> Any:
     """The value, or all of them as text."""
     values = sorted({_plain(value) for value in column.dropna().unique()})
-    return values[0] if len(values) == 1 else ", ".join(map(str, values))
+    return values[0] if len(values) == 1 else " or ".join(map(str, values))

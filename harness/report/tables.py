@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.report.escapes import latex, markdown
 
@@ -35,11 +34,17 @@ def absent(reason: str) -> Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """A heading and lines of entries; `rules` are the numbers of the lines that stand under a rule."""
+    """A heading and lines of entries.
+
+    Attributes:
+        rules: the numbers of the lines that stand under a rule.
+        words: whether the entries are sentences, which are wrapped.
+    """
 
     heading: tuple[str, ...]
     lines: tuple[tuple[Entry, ...], ...]
     rules: tuple[int, ...] = ()
+    words: bool = False
 
     def __post_init__(self) -> None:
         for line in self.lines:
@@ -84,7 +89,8 @@ def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> s
     for number, line in enumerate(table.lines):
         body += [r"\midrule"] if number in table.rules and number else []
         body.append(" & ".join(shown(entry) for entry in line) + r" \\")
-    tabular = [rf"\begin{{tabular}}{{l{'r' * (len(table.heading) - 1)}}}", r"\toprule", *body, r"\bottomrule"]
+    columns = "".join(_columns(table))
+    tabular = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *body, r"\bottomrule"]
     tabular.append(r"\end{tabular}")
     if len(table.heading) > WIDE:
         tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], tabular[-1] + "}"]
@@ -94,10 +100,9 @@ def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> s
     return "\n".join([*head, *tabular, *notes, r"\end{table}"]) + "\n"
 
 
-def plain_table(frame: Any) -> Table:
-    """A frame of text as it stands."""
-    return Table(tuple(map(str, frame.columns)), tuple(_entries(line) for line in frame.itertuples(index=False)))
-
-
-def _entries(values: Iterable[Any]) -> tuple[Entry, ...]:
-    return tuple(Entry(str(value)) for value in values)
+def _columns(table: Table) -> list[str]:
+    """Numbers stand to the right; sentences share the width of the text."""
+    count = len(table.heading)
+    if table.words:
+        return [rf"p{{{0.9 / count:.2f}\linewidth}}"] * count
+    return ["l", *["r"] * (count - 1)]

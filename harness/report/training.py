@@ -70,6 +70,8 @@ def accuracy_frame(selections: Mapping[str, Selection]) -> Any:
 def _tested(chosen: Selection) -> Any:
     """The Delta rows of each cell's best epoch, or of its last where none is named."""
     rows = _delta_rows(chosen)
+    if not len(rows):
+        return rows
     best = chosen.metric("best_epoch").set_index("cell")["value"]
     last = rows.groupby("cell", observed=True)["epoch"].max()
     wanted = rows["cell"].map(best).fillna(rows["cell"].map(last))

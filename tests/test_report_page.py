@@ -1,0 +1,262 @@
+"""The report as files: all there, the same bytes twice, links that lead somewhere, and bad input met with words."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+from typer.testing import CliRunner
+
+from harness.cli import app
+from harness.commands.report import material
+from harness.records import Cell, Measurement, Result
+from harness.report.artefacts import ARTEFACTS
+from harness.report.page import report_files
+
+ROOT = Path(__file__).resolve().parents[1]
+BUDGET = ROOT / "reports" / "budget" / "published.json"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> | `x` [a](javascript:b) \\end{table}"
+
+
+def invoke(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with rows and the report on them."""
+    out = tmp_path_factory.mktemp("reports")
+    rows = synthetic.store(out / "rows", synthetic.results())
+    (out / "tune").mkdir()
+    (out / "tune" / "tune.png").write_bytes(b"")
+    result = invoke("--rows", rows, "--out", out, "--error-budget", BUDGET)
+    assert result.exit_code == 0, result.output
+    return out
+
+
+class Page(HTMLParser):
+    """What a page refers to, its ids, and its tags."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.links.append(value)
+            if name == "id" and value:
+                self.ids.append(value)
+
+
+@pytest.fixture(scope="module")
+def page(written: Path) -> Page:
+    return Page((written / "index.html").read_text(encoding="utf-8"))
+
+
+def test_every_artefact_has_its_files(written: Path) -> None:
+    for one in ARTEFACTS.values():
+        kinds = ("svg", "pdf", "png", "csv") if one.kind == "figure" else ("md", "tex", "csv")
+        missing = [kind for kind in kinds if not (written / f"{one.kind}s" / f"{one.id}.{kind}").stat().st_size]
+        assert not missing, one.id
+    assert not [path for path in written.rglob("*") if ".partial" in path.name]
+
+
+def test_the_same_rows_give_the_same_bytes(written: Path) -> None:
+    files = report_files(material(written / "rows", BUDGET), written, written / "rows")
+    different = [name for name, content in files.items() if (written / name).read_bytes() != content]
+    assert different == []
+    assert len(files) > 50
+
+
+def test_links_of_the_page_lead_somewhere(written: Path, page: Page) -> None:
+    assert "tune/tune.png" in page.links
+    assert "rows/mnist-scale.jsonl" in page.links
+    for link in page.links:
+        if link.startswith("data:"):
+            continue
+        assert not re.match(r"[a-z]+:|//", link), link
+        assert link[1:] in page.ids if link.startswith("#") else (written / link).exists(), link
+
+
+def test_links_of_the_readme_lead_somewhere(written: Path) -> None:
+    text = (written / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    anchors = re.findall(r'<a id="([^"]+)">', text)
+    assert len(links) > 40
+    for link in links:
+        assert link[1:] in anchors if link.startswith("#") else (written / link).exists(), link
+
+
+def test_ids_are_unique_and_every_artefact_has_a_place(page: Page) -> None:
+    assert len(page.ids) == len(set(page.ids))
+    assert set(ARTEFACTS) <= set(page.ids)
+
+
+def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
+    text = (written / "index.html").read_text(encoding="utf-8").replace("&amp;", "&")
+    for one in ARTEFACTS.values():
+        assert f"<code>{one.regenerate}</code>" in text
+
+
+def test_captions_name_budget_repetitions_data_and_machine(written: Path) -> None:
+    text = (written / "tables" / "mnist-scale.md").read_text(encoding="utf-8")
+    assert "mnist-scale: lite budget; 2 realisations; data set mnist; 3 epochs; paper recipe; " in text
+    assert "cpu, Synthetic CPU, 2 threads, torch 0.0; version 1." in text
+
+
+def test_a_claim_tested_below_the_papers_budget_says_so(written: Path) -> None:
+    text = (written / "index.html").read_text(encoding="utf-8")
+    assert "[lite budget: 3 of the paper&#39;s 60 epochs]" in text
+
+
+def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
+    import pandas as pd
+
+    from harness.drawing import encoded
+    from harness.report import training
+
+    points = pd.read_csv(written / "figures" / "learning-curves.csv")
+    drawn = training.draw_curves(points).laid_out()
+    assert encoded(drawn, "svg") == (written / "figures" / "learning-curves.svg").read_bytes()
+
+
+# --- an empty store
+
+
+def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
+    result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--error-budget", tmp_path / "none.json")
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "Nothing has been measured yet." in text
+    for one in ARTEFACTS.values():
+        if one.experiments:
+            assert f"Run <code>{one.run}</code>" in text
+            assert not list((tmp_path / "out").rglob(f"{one.id}.*"))
+    assert (tmp_path / "out" / "figures" / "figure-1.svg").exists()
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "Nothing has been measured yet." in readme
+
+
+# --- one artefact
+
+
+def test_only_one_artefact_is_written(written: Path, tmp_path: Path) -> None:
+    result = invoke("--rows", written / "rows", "--out", tmp_path, "--only", "stl10")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["stl10.csv", "stl10.md", "stl10.tex"]
+
+
+def test_an_unknown_artefact_is_answered_with_the_known(tmp_path: Path) -> None:
+    result = invoke("--out", tmp_path, "--only", "figure_2x")
+    assert result.exit_code == 2
+    assert "`only` (='figure_2x') must be one of figure-1, basis, figure-2" in result.output
+    assert "did you mean 'figure-2'?" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_artefact_without_rows_says_what_to_run(tmp_path: Path) -> None:
+    result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--only", "mnist-scale")
+    assert result.exit_code == 0
+    assert "sesn run mnist-scale --budget lite" in result.output
+
+
+# --- bad input
+
+
+def hostile_results() -> list[Result]:
+    settings = {"data": HOSTILE, "recipe": "paper", "epochs": 1, "resolution": 28, "augmented": False}
+    provenance = {**synthetic.PROVENANCE, "machine": HOSTILE}
+    good = Cell("mnist-scale", 1, "smoke", "cnn", settings)
+    bad = Cell("mnist-scale", 1, "smoke", "sesn-vector", settings)
+    measurement = Measurement("test_error", (2.0,))
+    return [
+        Result(good, "ok", (measurement,), "", provenance, synthetic.STARTED, 1.0),
+        Result(bad, "failed", (), HOSTILE, provenance, synthetic.STARTED, 1.0),
+    ]
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    rows = synthetic.store(tmp_path / "rows", hostile_results())
+    result = invoke("--rows", rows, "--out", tmp_path / "out", "--error-budget", tmp_path / "none.json")
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;alert(1)" in text
+    page = Page(text)
+    assert page.tags.count("script") == 1
+    assert "x" not in page.links
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "<script>" not in readme
+    assert "onerror=alert(1)>" not in readme
+    latex = (tmp_path / "out" / "tables" / "mnist-scale.tex").read_text(encoding="utf-8")
+    assert latex.count(r"\end{table}") == 1
+
+
+def test_unknown_methods_and_metrics_are_noted(tmp_path: Path) -> None:
+    rows = synthetic.store(tmp_path / "rows", synthetic.results())
+    file = rows / "epoch-time.jsonl"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"peak_memory"', '"mood"').replace('"ss-cnn"', '"perceptron"'), encoding="utf-8")
+    result = invoke("--rows", rows, "--out", tmp_path / "out", "--only", "epoch-time")
+    assert result.exit_code == 0, result.output
+    assert "mood" in result.output
+    assert "perceptron" in result.output
+
+
+def test_rows_of_a_retired_version_are_not_shown(tmp_path: Path) -> None:
+    settings = {"data": "mnist", "recipe": "paper", "epochs": 1, "resolution": 28, "augmented": False}
+    old = Cell("mnist-scale", 0, "paper", "cnn", settings)
+    result = Result(old, "ok", (Measurement("test_error", (2.0,)),), "", synthetic.PROVENANCE, synthetic.STARTED, 1.0)
+    rows = synthetic.store(tmp_path / "rows", [result])
+    files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
+    assert "tables/mnist-scale.csv" not in files
+    assert b"Not shown: 1 cells of version 0" in files["index.html"]
+
+
+def test_a_file_of_a_newer_format_is_an_error_in_a_line(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "mnist-scale.jsonl").write_text('{"format": 99, "cell": "x"}\n', encoding="utf-8")
+    result = invoke("--rows", rows, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "format 99 was written by a newer sesn" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("", encoding="utf-8")
+    result = invoke("--out", occupied / "below")
+    assert result.exit_code == 2
+    assert "cannot write" in result.output
+    readable = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and readable(path, mode))
+    result = invoke("--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "is no directory that may be written to" in result.output
+    assert list(tmp_path.iterdir()) == [occupied]
+
+
+def test_another_json_is_no_error_budget(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"a": 1}), encoding="utf-8")
+    result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--error-budget", other)
+    assert result.exit_code == 2
+    assert "must be what `sesn budget --json` writes" in result.output
+
+
+def test_one_panel_alone_can_be_drawn(tmp_path: Path) -> None:
+    only = [result for result in synthetic.results() if result.cell.experiment == "delta-interscale"]
+    rows = synthetic.store(tmp_path / "rows", only)
+    result = invoke("--rows", rows, "--out", tmp_path / "out", "--only", "figure-2")
+    assert result.exit_code == 0, result.output
