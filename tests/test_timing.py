@@ -65,12 +65,6 @@ def test_work_and_memory_are_those_of_the_network(found: list[Measurement]) -> N
     assert of(found, "multiply_adds", "dss-scalar").values[0] > of(found, "multiply_adds", "cnn").values[0]
 
 
-def test_a_plain_convolution_has_the_work_of_the_textbook() -> None:
-    network = nn.Sequential(nn.Conv2d(3, 5, 3, padding=1, bias=False), nn.Flatten(), nn.Linear(5 * 64, 7)).train()
-    assert timing.multiply_adds(network, (3, 8, 8)) == 64 * 3 * 5 * 9 + 5 * 64 * 7
-    assert network.training
-
-
 def test_nothing_asked_for_is_nothing_to_measure() -> None:
     with pytest.raises(Skip, match="no method"):
         epoch_time(planned(methods=""), Context())

@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch import nn
 
 from harness.data.augment import mnist_batch
 from harness.data.mnist import SIDE, embedded_digits
@@ -20,6 +19,7 @@ from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context, Skip
 from harness.steps import Batch, training_step
 from harness.stopwatch import Step, interleave, peak_bytes
+from sesn.models import multiply_adds
 from sesn.models.recipes import Recipe, known_recipe
 
 #: What all times are compared with; it runs in every round, asked for or not.
@@ -87,13 +87,3 @@ def _times(key: str, samples: Mapping[str, Sequence[float]], settings: Mapping[s
         Measurement("epoch_time", tuple(one * epoch / 1e3 for one in own), timed),
         Measurement("images_per_second", tuple(batch / one * 1e3 for one in own), at),
     ]
-
-
-def multiply_adds(network: nn.Module, shape: tuple[int, ...]) -> int:
-    """Multiply-adds of the products and convolutions in the forward pass of one image [c, h, w]."""
-    like: Tensor = next(network.parameters())
-    training = network.training
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network.eval()(torch.zeros(1, *shape, device=like.device, dtype=like.dtype))
-    network.train(training)
-    return int(counter.get_total_flops()) // 2
