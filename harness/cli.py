@@ -15,6 +15,7 @@ import typer
 from harness.commands.consoles import consoles
 from harness.commands.experiments import commands
 from harness.commands.report import commands as report_commands
+from harness.commands.reproduce import commands as reproduce_commands
 
 app = typer.Typer(
     name="sesn",
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(commands)
 app.add_typer(report_commands)
+app.add_typer(reproduce_commands)
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,22 +46,22 @@ def sesn(
 
 
 @app.command()
-def reproduce(
+def first_look(
     out: Annotated[Path, typer.Option(help="Folder for the rows and pictures.")] = Path("reproduced"),
     images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 64,
     draws: Annotated[int, typer.Option(min=1, help="Random weights per method.")] = 4,
 ) -> None:
-    """Run the main job on embedded data: draw the basis, measure Delta of three layers, say what was found."""
+    """Draw the basis and measure Delta of three layers on embedded photographs."""
     with consoles(quiet=False) as (console, progress):
         from harness.drawing import save
         from harness.files import check_writable
         from harness.progress import progress_bar
         from harness.report.first_look import draw, report_table, save_rows
-        from harness.run.first_look import MODULES, first_look, wide_basis
+        from harness.run.first_look import MODULES, measure, wide_basis
 
         check_writable(out / "first-look.jsonl")
         with progress_bar(progress, len(MODULES) * draws) as advance:
-            rows = first_look(images, draws, on_step=lambda: advance(1))
+            rows = measure(images, draws, on_step=lambda: advance(1))
         written = [save_rows(rows, out, "first-look"), *save(draw(rows, wide_basis()), out, "first-look")]
         console.print(report_table(rows))
         console.print("wrote " + ", ".join(str(path) for path in written))

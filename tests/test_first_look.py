@@ -27,7 +27,7 @@ def test_readme_shows_the_committed_rows() -> None:
 
 def test_main_job_writes_rows_and_pictures(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
-    result = CliRunner().invoke(app, ["reproduce", "--out", str(out), "--images", "3", "--draws", "1"])
+    result = CliRunner().invoke(app, ["first-look", "--out", str(out), "--images", "3", "--draws", "1"])
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in out.iterdir()) == ["first-look.jsonl", "first-look.png", "first-look.svg"]
     delta = medians(read(out / "first-look.jsonl"), "delta")
@@ -44,7 +44,7 @@ def test_drawing_twice_gives_identical_bytes(tmp_path: Path) -> None:
 
 
 def test_main_job_refuses_bad_counts(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path), "--images", "1"])
+    result = CliRunner().invoke(app, ["first-look", "--out", str(tmp_path), "--images", "1"])
     assert result.exit_code == 2
     assert "--images" in result.output
 
@@ -66,7 +66,7 @@ def test_there_are_200_distinct_photographs() -> None:
     assert crops.mean(dim=(-2, -1)).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("command", ["reproduce", "explain"])
+@pytest.mark.parametrize("command", ["first-look", "explain"])
 def test_bad_usage_is_said_in_a_line_before_anything_is_measured(command: str, tmp_path: Path) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("", encoding="utf-8")

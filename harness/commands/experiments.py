@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.commands.consoles import consoles
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.commands.asked import Asked
+    from harness.commands.campaign import Campaign
+    from harness.commands.engines import Where
 
 commands = typer.Typer()
 
@@ -132,21 +139,28 @@ def run(
     """
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
-        from harness.commands.campaign import campaign
         from harness.commands.engines import Where, training_settings
 
         training = training_settings(precision, ranks)
         where = Where(engine, jobs, device, threads, address, data, scratch or rows / CHECKPOINTS)
         asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training)
-        try:
-            done = campaign(asked, where, errors, quiet=quiet)
-        except KeyboardInterrupt:
-            errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
-            raise typer.Exit(130) from None
-        console.print(f"{done.summary()}; rows in {rows}", highlight=False, soft_wrap=True)
-        if done.counts["failed"]:
-            errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)
+        done = outcome(asked, where, console, errors, quiet=quiet)
     raise typer.Exit(1 if done.counts["failed"] else 0)
+
+
+def outcome(asked: Asked, where: Where, console: Console, errors: Console, *, quiet: bool) -> Campaign:
+    """Run what is to do and say how it went; Ctrl-C ends the command with status 130."""
+    from harness.commands.campaign import campaign
+
+    try:
+        done = campaign(asked, where, errors, quiet=quiet)
+    except KeyboardInterrupt:
+        errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
+        raise typer.Exit(130) from None
+    console.print(f"{done.summary()}; rows in {asked.rows}", highlight=False, soft_wrap=True)
+    if done.counts["failed"]:
+        errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)
+    return done
 
 
 @commands.command()

@@ -12,9 +12,12 @@ import typer
 from harness.commands.consoles import consoles
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from harness.report.rendering import Material
 
 commands = typer.Typer()
+ERROR_BUDGET = Path("reports/budget/published.json")
 
 
 @commands.command()
@@ -24,29 +27,32 @@ def report(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = Path("reports"),
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
-    error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = Path(
-        "reports/budget/published.json"
-    ),
+    error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured."""
     with consoles(quiet) as (console, _):
-        from harness.files import check_writable
-        from harness.report.artefacts import artefact
-        from harness.report.page import report_files, write_files
+        render(out, rows, console, only, error_budget)
 
-        if only is not None:
-            artefact(only)
-        check_writable(out / "index.html")
-        found = material(rows, error_budget)
-        for note in found.notes:
-            console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-        files = report_files(found, out, rows, only)
-        written = write_files(files, out)
-        what = "index.html and README.md" if only is None else only
-        console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
-        if not files:
-            console.print(f"{only} has no rows yet; run {artefact(str(only)).run}", markup=False, soft_wrap=True)
+
+def render(out: Path, rows: Path, console: Console, only: str | None = None, error_budget: Path = ERROR_BUDGET) -> None:
+    """Write the report on some rows, and say what was odd."""
+    from harness.files import check_writable
+    from harness.report.artefacts import artefact
+    from harness.report.page import report_files, write_files
+
+    if only is not None:
+        artefact(only)
+    check_writable(out / "index.html")
+    found = material(rows, error_budget)
+    for note in found.notes:
+        console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    files = report_files(found, out, rows, only)
+    written = write_files(files, out)
+    what = "index.html and README.md" if only is None else only
+    console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
+    if not files:
+        console.print(f"{only} has no rows yet; run {artefact(str(only)).run}", markup=False, soft_wrap=True)
 
 
 def material(rows: Path, error_budget: Path) -> Material:

@@ -38,7 +38,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def first_look(images: int = 64, draws: int = 4, on_step: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
+def measure(images: int = 64, draws: int = 4, on_step: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
     """One row per module and weight draw: Delta of every image, with the probe's floor and ceiling."""
     pictures = photographs(images)
     rows = []

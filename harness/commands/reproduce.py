@@ -1,0 +1,42 @@
+"""The command `reproduce`: the whole chain, from the plan to the page, at the smallest budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.consoles import consoles
+from harness.commands.experiments import CHECKPOINTS, BudgetName, Data, Device, Jobs, outcome
+
+commands = typer.Typer()
+
+
+@commands.command()
+def reproduce(
+    out: Annotated[Path, typer.Option(help="Folder for rows, figures, tables and the page.")] = Path("reproduced"),
+    budget: BudgetName = "smoke",
+    data: Data = None,
+    jobs: Jobs = None,
+    device: Device = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last lines only.")] = False,
+) -> None:
+    """Run every experiment of the paper and draw what was found. Stopped or killed, the same command goes on.
+
+    On the data that come with the packages, unless a folder of data sets is named. Exit status as of `sesn run`.
+    """
+    with consoles(quiet=False) as (console, errors):
+        from harness.commands.asked import Asked
+        from harness.commands.engines import Where
+        from harness.commands.report import render
+        from harness.files import check_writable
+
+        rows = out / "rows"
+        check_writable(out / "index.html")
+        where = Where("local", jobs, device, data=data, scratch=rows / CHECKPOINTS)
+        asked = Asked.of(None, budget, None, "paper", data, None, rows, {})
+        done = outcome(asked, where, console, errors, quiet=quiet)
+        render(out, rows, console)
+        console.print(f"open {out / 'index.html'} in a browser", highlight=False, soft_wrap=True)
+    raise typer.Exit(1 if done.counts["failed"] else 0)
