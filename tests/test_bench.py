@@ -1,0 +1,93 @@
+"""The benchmarks: what is compared, the goals, the published times, and that the commands print their tables."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness.bench.__main__ import arguments
+from harness.bench.layers import CASES, TARGETS, Case, run_tables
+from harness.bench.methods import RESOLUTIONS, TIME_GOALS, WORK_GOALS, Result, measure_methods, paper_seconds
+from harness.methods import methods_on
+from sesn import ScaleGrid, basis_b
+
+RESULT = Result("SESN", "sesn", 28, [30.0, 50.0, 40.0], [10.0, 10.0, 20.0], 800, 100, 0, 7.6, 3.8)
+
+
+def test_ratios_are_medians_of_the_ratios_within_rounds() -> None:
+    assert RESULT.time_ratio == 3.0  # of 3, 5 and 2; the ratio of medians would be 4
+    assert RESULT.work_ratio == 8.0
+    assert RESULT.slowness == 3.0 / 8.0
+
+
+def test_goals_are_met_or_missed() -> None:
+    assert [met for _, met in RESULT.goals()] == [True, True]
+    slow = replace(RESULT, milliseconds=[95.0, 95.0, 190.0])
+    assert [met for _, met in slow.goals()] == [True, False]  # 9.5 x CNN, 1.19 per multiply-add
+    assert [met for _, met in replace(slow, work=600).goals()] == [False, False]
+    assert len(replace(RESULT, resolution=56).goals()) == 1
+    assert replace(RESULT, family="cnn").goals() == []
+
+
+def test_every_method_has_published_times_and_every_family_but_the_reference_a_goal() -> None:
+    keys = {row.key for row in methods_on("mnist")}
+    assert set(paper_seconds()) == {(key, size) for key in keys for size in RESOLUTIONS}
+    families = {key.removesuffix("-scalar").removesuffix("-vector") for key in keys}
+    assert set(WORK_GOALS) == families - {"cnn"}
+    assert {family for family, _ in TIME_GOALS} <= families
+
+
+def test_methods_are_measured_beside_the_cnn() -> None:
+    results = measure_methods(rounds=1, device=torch.device("cpu"), only="dss-vector", batch=2)
+    assert [(one.label, one.resolution) for one in results] == [
+        (label, size) for size in RESOLUTIONS for label in ("CNN", "DSS Vector")
+    ]
+    for one in results:
+        assert len(one.milliseconds) == 1
+        assert one.memory > 0
+        if one.family == "cnn":
+            assert one.time_ratio == one.work_ratio == 1.0
+        else:
+            assert one.work_ratio == pytest.approx(4, rel=0.02)
+
+
+def test_the_layer_tables_have_every_algorithm(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Case("MNIST", "conv", 1, 2, 2, 9, basis_b(ScaleGrid([1.7]), 7, 7))
+    monkeypatch.setattr("harness.bench.layers.CASES", (small,))
+    monkeypatch.setenv("COLUMNS", "160")
+    threads = torch.get_num_threads()
+    try:
+        run_tables(rounds=1, threads=1, device="cpu", only="MNIST")
+    finally:
+        torch.set_num_threads(threads)
+    printed = capsys.readouterr().out
+    for word in ("auto", "dense", "separable", "spectral", "textbook", "bank", "auto / best algorithm"):
+        assert word in printed
+    assert "direct" not in printed
+
+
+def test_the_cases_serve_the_targets() -> None:
+    assert {case.group for case in CASES} == {"MNIST", "STL-10"}
+    assert all(sense in ("<=", ">=") for sense, _ in TARGETS.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [([], ["layers"]), (["--rounds", "3"], ["layers", "--rounds", "3"]), (["methods"], ["methods"])],
+)
+def test_the_layers_are_meant_unless_said(given: list[str], meant: list[str]) -> None:
+    assert arguments(given) == meant
+
+
+def test_bad_usage_is_said_without_a_traceback() -> None:
+    command = [sys.executable, "-m", "harness.bench", "methods", "--rounds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "rounds" in done.stderr
+    assert "Traceback" not in done.stderr
