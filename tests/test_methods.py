@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.methods import METHODS, NETWORKS, Method, Source, method, methods_on
-from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
+from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, layers_of
 from harness.run.properties import TRANSLATION_MARGIN, drawn, translation_error
 from harness.strategies import SEEDS
 from harness.strategies import images as random_images
@@ -173,11 +173,11 @@ def test_the_layer_commutes_with_translations(key: str, image: Tensor, shift: tu
     assert translation_error(layer, image, *shift, TRANSLATION_MARGIN).item() <= ROUNDING
 
 
-@pytest.mark.parametrize("key", [key for key in METHODS if LAYERS[key].between and key not in RESAMPLING])
+@pytest.mark.parametrize("key", [key for key in METHODS if layers_of(key).between and key not in RESAMPLING])
 @settings(max_examples=3)
 @given(field=random_images(48, leading=(1, CHANNELS, HIDDEN_SCALES)), shift=SHIFTS, seed=SEEDS)
 def test_so_do_layers_between_fields(key: str, field: Tensor, shift: tuple[int, int], seed: int) -> None:
-    between = LAYERS[key].between
+    between = layers_of(key).between
     assert between is not None
     assert translation_error(drawn(between, seed).double(), field, *shift, 20).item() <= ROUNDING
 

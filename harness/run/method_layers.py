@@ -67,6 +67,11 @@ def no_scales(step: float) -> nn.Module:
     raise ValueError(f"`step` (={step:.4g}) must not be given: a plain convolution has one scale")
 
 
+def no_row(step: float) -> nn.Module:
+    """Refuse: nobody has said yet how the method's layer is built for a step."""
+    raise ValueError(f"`step` (={step:.4g}) needs a row of the method in LAYERS of {__name__}")
+
+
 def sicnn(step: float) -> nn.Module:
     """The kernel, and the kernel enlarged by the step."""
     return SiCNNLift(COLOURS, CHANNELS, MNIST_SIDE, (1, step))
@@ -214,10 +219,8 @@ LAYERS: dict[str, MethodLayers] = {
 
 
 def layers_of(key: str) -> MethodLayers:
-    """The layers of a method."""
-    if key not in LAYERS:
-        raise ValueError(f"method {key!r} has no layer to measure; give it a row in LAYERS of {__name__}")
-    return LAYERS[key]
+    """The layers of a method. One without a row is measured as its networks have it; no other step can be tried."""
+    return LAYERS.get(key, MethodLayers(no_row))
 
 
 # What a layer's output is
