@@ -87,7 +87,7 @@ def test_the_middle_that_is_compared(side: int, downscale: float) -> None:
 
 def test_layers_belong_to_methods_and_a_method_without_them_says_so() -> None:
     assert set(LAYERS) <= set(METHODS)
-    with pytest.raises(ValueError, match="`step` .=2. needs a row of the method in LAYERS"):
+    with pytest.raises(ValueError, match=r"`step` .=2. needs a row of the method in LAYERS"):
         layers_of("zzz").at_step(2.0)
 
 
