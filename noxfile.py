@@ -59,7 +59,7 @@ def thorough(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Time the layers against the textbook form and an ordinary convolution; prints a table."""
+    """Time the layers against the textbook form and an ordinary convolution; `-- methods` times whole networks."""
     install(session, "-e", ".[harness]")
     session.run("python", "-m", "harness.bench", *session.posargs)
 
