@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,6 +24,8 @@ STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
+#: For the report's figures, which are as wide as a page.
+SMALL: Any = {**STYLE, "font.size": 8}
 FORMATS = ("png", "svg")
 #: A date, or the version of what drew it, would make the same rows give other bytes.
 METADATA: dict[str, dict[str, None]] = {
@@ -50,7 +54,9 @@ class Drawing:
     def laid_out(self) -> Figure:
         """The figure with its layout computed once, so that every format and every point agree on it."""
         if isinstance(self.figure.get_layout_engine(), ConstrainedLayoutEngine):
-            self.figure.draw_without_rendering()
+            # Ticks are made when they are first drawn, in the style of that moment.
+            with mpl.rc_context(SMALL):
+                self.figure.draw_without_rendering()
             self.figure.set_layout_engine("none")
         return self.figure
 
@@ -62,6 +68,17 @@ class Drawing:
         return [(round(x / width, 4), round(1 - y / height, 4), text) for x, y, text in places]
 
 
+def styled(draw: Callable[[Any], Drawing]) -> Callable[[Any], Drawing]:
+    """Draw in the style of the report's figures."""
+
+    @wraps(draw)
+    def drawn(points: Any) -> Drawing:
+        with mpl.rc_context(SMALL):
+            return draw(points)
+
+    return drawn
+
+
 def log_axis(axes: Any, which: Literal["x", "y"], ticks: tuple[float, ...]) -> None:
     """A logarithmic axis that names the given multiples of each power of ten, in plain numbers."""
     axes.set(**{f"{which}scale": "log"})
@@ -71,10 +88,10 @@ def log_axis(axes: Any, which: Literal["x", "y"], ticks: tuple[float, ...]) -> N
     axis.set_minor_formatter(NullFormatter())
 
 
-def encoded(figure: Figure, kind: str) -> bytes:
+def encoded(figure: Figure, kind: str, style: Any = STYLE) -> bytes:
     """The figure as PNG, SVG or PDF."""
     buffer = BytesIO()
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style):
         figure.savefig(buffer, format=kind, dpi=160, metadata=METADATA[kind])
     return buffer.getvalue()
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image, ImageFilter
 
-from harness.drawing import STYLE
+from harness.drawing import SMALL
 
 FOLDER = Path(__file__).parent / "golden"
 DPI = 60
@@ -23,7 +23,7 @@ TOLERANCE = 4.0
 def raster(figure: Figure) -> Image.Image:
     """The figure at a low resolution, in grey."""
     buffer = BytesIO()
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(SMALL):
         figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     return Image.open(buffer).convert("L")
 

@@ -123,12 +123,12 @@ def test_a_claim_tested_below_the_papers_budget_says_so(written: Path) -> None:
 def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
     import pandas as pd
 
-    from harness.drawing import encoded
+    from harness.drawing import SMALL, encoded
     from harness.report import training
 
     points = pd.read_csv(written / "figures" / "learning-curves.csv")
     drawn = training.draw_curves(points).laid_out()
-    assert encoded(drawn, "svg") == (written / "figures" / "learning-curves.svg").read_bytes()
+    assert encoded(drawn, "svg", SMALL) == (written / "figures" / "learning-curves.svg").read_bytes()
 
 
 # --- an empty store

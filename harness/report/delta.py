@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from harness.drawing import STYLE, Drawing, Hover
+from harness.drawing import Drawing, Hover, styled
 from harness.report.findings import Finding, claim, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
@@ -114,24 +113,24 @@ def _series(panel: Panel, rows: Any) -> Any:
     )
 
 
+@styled
 def draw(points: Any) -> Drawing:
     """A row for each kind of windows, three panels each, with what the paper states."""
     hovers: list[Hover] = []
     windows = [window for window in WINDOWS if window in set(points["window"])]
-    with mpl.rc_context({**STYLE, "font.size": 8}):
-        figure = Figure(figsize=(7.2, 0.9 + 2.3 * len(windows)), layout="constrained")
-        grid = figure.subplots(len(windows), len(PANELS), sharey=True, squeeze=False)
-        for row, window in zip(grid, windows, strict=True):
-            for axes, panel in zip(row, PANELS, strict=True):
-                part = points[points["experiment"].eq(panel.experiment) & points["window"].eq(window)]
-                _draw_panel(axes, panel, part, hovers)
-                _mark_facts(axes, points[points["experiment"].eq(panel.experiment) & points["series"].eq(STATED)])
-            row[0].set_ylabel(f"{WINDOWS[window]}\nequivariance error Δ")
-        for axes, panel in zip(grid[-1], PANELS, strict=True):
-            axes.set_xlabel(panel.label)
-        for axes, panel in zip(grid[0], PANELS, strict=True):
-            _legend_of(axes, panel, set(points["series"][points["experiment"].eq(panel.experiment)]))
-        _legend(figure, points)
+    figure = Figure(figsize=(7.2, 0.9 + 2.3 * len(windows)), layout="constrained")
+    grid = figure.subplots(len(windows), len(PANELS), sharey=True, squeeze=False)
+    for row, window in zip(grid, windows, strict=True):
+        for axes, panel in zip(row, PANELS, strict=True):
+            part = points[points["experiment"].eq(panel.experiment) & points["window"].eq(window)]
+            _draw_panel(axes, panel, part, hovers)
+            _mark_facts(axes, points[points["experiment"].eq(panel.experiment) & points["series"].eq(STATED)])
+        row[0].set_ylabel(f"{WINDOWS[window]}\nequivariance error Δ")
+    for axes, panel in zip(grid[-1], PANELS, strict=True):
+        axes.set_xlabel(panel.label)
+    for axes, panel in zip(grid[0], PANELS, strict=True):
+        _legend_of(axes, panel, set(points["series"][points["experiment"].eq(panel.experiment)]))
+    _legend(figure, points)
     return Drawing(figure, tuple(hovers))
 
 

@@ -39,7 +39,9 @@ def mnist_frame(selections: Mapping[str, Selection]) -> Any:
             found = agreement(paper, sample) if paper and sample else None
             reason = "" if sample else chosen.reason(row.key, resolution=resolution, augmented=augmented)
             line = _line(row.key, paper, sample, found, reason, "mnist")
-            lines.append({**line, "resolution": resolution, "augmented": augmented, **_sizes(sizes, row.key, "mnist")})
+            lines.append(
+                {**line, "resolution": resolution, "augmented": augmented, **_sizes(sizes, chosen, row.key, "mnist")}
+            )
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
@@ -57,7 +59,7 @@ def stl10_frame(experiment: str) -> Callable[[Mapping[str, Selection]], Any]:
             found = counting_agreement(paper.mean, sample.mean, images) if comparable and paper and sample else None
             reason = "" if sample else chosen.reason(row.key)
             line = _line(row.key, paper, sample, found, reason, "stl10")
-            lines.append({**line, **(_sizes(sizes, row.key, "stl10") if experiment == "stl10" else {})})
+            lines.append({**line, **(_sizes(sizes, chosen, row.key, "stl10") if experiment == "stl10" else {})})
         return pd.DataFrame(lines, columns=[name for name in COLUMNS if name not in ("resolution", "augmented")])
 
     return frame
@@ -98,11 +100,12 @@ def _line(
     }
 
 
-def _sizes(sizes: Selection, method: str, network: str) -> dict[str, float]:
-    """Counted parameters of the paper's recipe, and the published number."""
+def _sizes(sizes: Selection, trained: Selection, method: str, network: str) -> dict[str, float]:
+    """Counted parameters of the recipe that was trained, and the published number."""
+    recipe = trained.facts.get("recipe", "paper")
     counted = sizes.metric("parameters")
     if len(counted):
-        wanted = counted["network"].eq(network) & counted["recipe"].eq("paper") & counted["method"].eq(method)
+        wanted = counted["network"].eq(network) & counted["recipe"].eq(recipe) & counted["method"].eq(method)
         counted = counted[wanted]
     paper = sizes.paper
     if len(paper):

@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from harness.drawing import STYLE, Drawing
+from harness.drawing import Drawing, styled
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 
 #: As in the paper's figure: 3 channels in, 2 out, 4 scales.
@@ -62,18 +62,18 @@ def kernels_frame(_selections: Any) -> Any:
     return pd.DataFrame(lines, columns=["panel", "row", "column", "norm"])
 
 
+@styled
 def draw_kernels(_points: Any) -> Drawing:
     """Left: weights times basis; middle and right: the kernels as one 2-D convolution takes them."""
     found = example()
-    with mpl.rc_context({**STYLE, "font.size": 8}):
-        figure = Figure(figsize=(7.2, 3.5), layout="constrained")
-        parts: Any = figure.subfigures(1, 3, width_ratios=(0.95, 0.85, 1.75))
-        left, middle, right = parts
-        _draw_building(left, found)
-        names = [f"$f_{i + 1}$" for i in range(CHANNELS_IN)]
-        _draw_matrix(middle, found.lift_matrix, "T → H", names, 1)
-        names = [f"$f_{i + 1}$" if not k else "" for i in range(CHANNELS_IN) for k in range(SCALES)]
-        _draw_matrix(right, found.conv_matrix, "H → H", names, SCALES)
+    figure = Figure(figsize=(7.2, 3.5), layout="constrained")
+    parts: Any = figure.subfigures(1, 3, width_ratios=(0.95, 0.85, 1.75))
+    left, middle, right = parts
+    _draw_building(left, found)
+    names = [f"$f_{i + 1}$" for i in range(CHANNELS_IN)]
+    _draw_matrix(middle, found.lift_matrix, "T → H", names, 1)
+    names = [f"$f_{i + 1}$" if not k else "" for i in range(CHANNELS_IN) for k in range(SCALES)]
+    _draw_matrix(right, found.conv_matrix, "H → H", names, SCALES)
     return Drawing(figure)
 
 
@@ -173,22 +173,22 @@ def basis_frame(_selections: Any) -> Any:
     return pd.DataFrame(lines, columns=["basis", "function", "sigma", "box", "norm", "sum"])
 
 
+@styled
 def draw_basis(_points: Any) -> Drawing:
     """Functions across, scales down; each tile shows 3 sigma of the largest scale, the same pixels for all."""
-    with mpl.rc_context({**STYLE, "font.size": 8}):
-        figure = Figure(figsize=(7.2, 6.0), layout="constrained")
-        grid = figure.subplots(2, 1, height_ratios=[len(basis.grid) for basis in bases().values()])
-        for axes, (name, basis) in zip(grid, bases().items(), strict=True):
-            centre, shown = basis.kernel_size // 2, min(basis.kernel_size // 2, round(3 * basis.grid.largest))
-            middle = slice(centre - shown, centre + shown + 1)
-            tiles = basis.functions[:, :, middle, middle].transpose(0, 1)
-            side = tiles.shape[-1] + 1
-            _show(axes, _mosaic([list(row) for row in tiles]))
-            places = [(k + 0.5) * side for k in range(len(basis.grid))]
-            axes.set_yticks(places, [f"σ = {sigma:.2f}" for sigma in basis.grid])
-            names = [f"$\\psi_{{{n + 1}}}$" for n in range(len(basis))]
-            axes.set_xticks([(n + 0.5) * side for n in range(len(basis))], names)
-            axes.xaxis.tick_top()
-            axes.tick_params(length=0)
-            axes.set_title(f"{name}, {2 * shown + 1} × {2 * shown + 1} pixels", fontsize=8)
+    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
+    grid = figure.subplots(2, 1, height_ratios=[len(basis.grid) for basis in bases().values()])
+    for axes, (name, basis) in zip(grid, bases().items(), strict=True):
+        centre, shown = basis.kernel_size // 2, min(basis.kernel_size // 2, round(3 * basis.grid.largest))
+        middle = slice(centre - shown, centre + shown + 1)
+        tiles = basis.functions[:, :, middle, middle].transpose(0, 1)
+        side = tiles.shape[-1] + 1
+        _show(axes, _mosaic([list(row) for row in tiles]))
+        places = [(k + 0.5) * side for k in range(len(basis.grid))]
+        axes.set_yticks(places, [f"σ = {sigma:.2f}" for sigma in basis.grid])
+        names = [f"$\\psi_{{{n + 1}}}$" for n in range(len(basis))]
+        axes.set_xticks([(n + 0.5) * side for n in range(len(basis))], names)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.set_title(f"{name}, {2 * shown + 1} × {2 * shown + 1} pixels", fontsize=8)
     return Drawing(figure)

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.drawing import encoded
+from harness.drawing import SMALL, encoded
 from harness.files import check_writable, replacing
 from harness.report.escapes import markdown
 from harness.report.findings import VERDICTS
@@ -23,7 +23,7 @@ FIGURES = ("svg", "pdf", "png")
 OTHERS = {
     "first-look": (
         "the basis, and Δ of one layer on embedded photographs",
-        "sesn reproduce --out reports/first-look",
+        "sesn first-look --out reports/first-look",
         "first-look.png",
     ),
     "measurement": (
@@ -79,7 +79,7 @@ def artefact_files(one: Rendered) -> Files:
     files = {f"{name}/{key}.csv": one.frame.to_csv(index=False, lineterminator="\n").encode()}
     if one.drawing is not None:
         figure = one.drawing.laid_out()
-        files |= {f"{name}/{key}.{kind}": encoded(figure, kind) for kind in FIGURES}
+        files |= {f"{name}/{key}.{kind}": encoded(figure, kind, SMALL) for kind in FIGURES}
     if one.table is not None:
         captions = [*one.captions, *one.notes]
         files[f"{name}/{key}.md"] = as_markdown(one.table, one.artefact.title, captions).encode()

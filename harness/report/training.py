@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
-from harness.drawing import STYLE, Drawing, Hover, log_axis
+from harness.drawing import Drawing, Hover, log_axis, styled
 from harness.methods import METHODS
 from harness.report.errors import setting_name
 from harness.report.findings import Finding, number
@@ -85,11 +84,13 @@ def _nothing(keys: list[str]) -> Any:
 # --- drawing
 
 
+@styled
 def draw_curves(points: Any) -> Drawing:
     """Validation error above, loss below, one column per setting."""
     return _by_epoch(points, "metric", CURVES, "mean", ("mean", "standard_deviation"))
 
 
+@styled
 def draw_delta(points: Any) -> Drawing:
     """The last map above, the scores below."""
     return _by_epoch(points, "of", PARTS, "median", ("low", "high"))
@@ -129,6 +130,7 @@ def _hover(axes: Any, what: str, method: str, point: dict[str, Any], middle: str
     return Hover(axes, point["epoch"], point[middle], text)
 
 
+@styled
 def draw_accuracy(points: Any) -> Drawing:
     """One panel for each setting and part: Delta across, test error up."""
     hovers: list[Hover] = []
@@ -153,10 +155,9 @@ def _panels(points: Any, kind: str, names: dict[str, str]) -> tuple[Figure, dict
     """A row for each of the names, a column for each setting that has points."""
     settings = list(points[SETTING].drop_duplicates().sort_values(SETTING).itertuples(index=False, name=None))
     shown = [name for name in names if name in set(points[kind])]
-    with mpl.rc_context({**STYLE, "font.size": 8}):
-        width = max(3.5, min(7.2, 1.2 + 2.4 * len(settings)))
-        figure = Figure(figsize=(width, 1.2 + 2.1 * len(shown)), layout="constrained")
-        grid = figure.subplots(len(shown), len(settings), squeeze=False, sharey="row", sharex="row")
+    width = max(3.5, min(7.2, 1.2 + 2.4 * len(settings)))
+    figure = Figure(figsize=(width, 1.2 + 2.1 * len(shown)), layout="constrained")
+    grid = figure.subplots(len(shown), len(settings), squeeze=False, sharey="row", sharex="row")
     for row, name in zip(grid, shown, strict=True):
         row[0].set_ylabel(names[name])
     for axes, setting in zip(grid[0], settings, strict=True):
@@ -181,8 +182,7 @@ def _method_legend(figure: Figure, points: Any, lines: bool = True) -> None:
         handles.append(Line2D([], [], color=colour, marker=marker, ms=4, lw=1.1 if lines else 0))
     names = [METHODS[key].label for key in methods]
     columns = max(2, int(figure.get_figwidth() / 1.25))
-    with mpl.rc_context({**STYLE, "font.size": 8}):
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
 
 
 # --- what they say
