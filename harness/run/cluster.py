@@ -7,6 +7,8 @@ that it is a failed cell, as it is locally.
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,15 +93,25 @@ def _connected(address: str | None, least_cores: int) -> Iterator[Any]:
     if address is None:
         # "local": never one that happens to run here.
         options |= {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
-        options |= {"num_cpus": max(cores(), least_cores)}
+        # Cells may come from wherever this process imports.
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        options |= {"num_cpus": max(cores(), least_cores), "runtime_env": {"env_vars": path}}
     try:
+        _knock(address)
         ray.init(**options)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConnectionError(f"no Ray cluster at `address` (={address!r}): {one_line(str(error))}") from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """See whether anybody listens at host:port or ray://host:port. Ray itself would try for minutes, then abort."""
+    host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 class _Board:

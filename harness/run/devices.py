@@ -32,7 +32,7 @@ def devices(name: str) -> list[str]:
 def for_workers(found: list[str], jobs: int | None) -> list[str]:
     """A device for each worker: `jobs` of them, by default one a GPU, or one for the processor with all its threads.
 
-    One, because a cell's convolutions use all cores well, and training in parallel would need as many times the memory.
+    One, because two networks in training need twice the memory, and the first numbers come sooner.
     """
     count = len(found) if jobs is None else jobs
     return [found[index % len(found)] for index in range(count)]

@@ -1,0 +1,110 @@
+"""The Ray engine, on a real Ray instance: the same rows as locally, and a killed worker loses nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import engine_sample
+import pandas as pd
+import pytest
+from test_engine import ENDINGS, Recorder, run, task
+from test_run_command import cells, comparable
+
+from harness.run.cluster import Cluster
+from harness.run.work import Place
+from harness.store.frame import load
+
+pytest.importorskip("ray", reason="the extra `cluster` is not installed")
+
+COMMAND = [sys.executable, engine_sample.__file__, "run", "selftest"]
+
+
+def sesn(rows: Path, settings: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "--rows", str(rows), *options]
+    return subprocess.run(
+        command, env={**os.environ, "SELFTEST": settings}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_two_workers_of_which_one_is_killed_give_the_rows_of_a_local_run(tmp_path: Path) -> None:
+    """The cell whose worker is killed is given out again, and goes on from what it left in its scratch folder."""
+    settings = cells(*({"do": "sleep", "duration": 0.1} for _ in range(12)), {"do": "be killed once"}, {"do": "skip"})
+    ended = sesn(tmp_path / "ray", settings, "--engine", "ray", "--jobs", "2", "--threads", "1")
+    assert ended.returncode == 0, ended.stderr
+    # Ray itself tells of the death before.
+    assert "14 cells in" in ended.stdout.splitlines()[-1]
+    assert "13 ok, 0 failed, 1 skipped" in ended.stdout.splitlines()[-1]
+    assert sesn(tmp_path / "local", settings.replace("be killed once", "nothing"), "--threads", "1").returncode == 0
+    ignored = ["cell", "do"]
+    left, right = (comparable(tmp_path / name).drop(columns=ignored) for name in ("ray", "local"))
+    order = ["seed", "metric", "repeat"]
+    pd.testing.assert_frame_equal(
+        left.sort_values(order).reset_index(drop=True), right.sort_values(order).reset_index(drop=True)
+    )
+
+
+@pytest.mark.slow
+def test_every_ending_is_a_result_and_all_cells_are_heard_of(tmp_path: Path) -> None:
+    recorder = Recorder()
+    tasks = [task(seed, do=do, duration=2, steps=4) for seed, do in enumerate(ENDINGS) if do != "start a child and die"]
+    tasks.append(task(99, alone=True))
+    Cluster(Place(scratch=tmp_path), jobs=2, threads=1).run(tasks, recorder)
+    assert len(recorder.results) == len(tasks)
+    by_action = {str(one.cell.settings.get("do", "alone")): one for one in recorder.results}
+    assert by_action.pop("alone").cell.experiment == recorder.results[0].cell.experiment == "alone"
+    assert {do: one.status for do, one in by_action.items()} == {do: ENDINGS[do][0] for do in by_action}
+    # What Python says is told word for word; of a dead worker, that it died twice.
+    for do in ("raise", "skip", "give up", "exhaust memory", "fill the disk"):
+        assert by_action[do].reason == ENDINGS[do][1]
+    for do in ("be killed", "crash", "exit"):
+        assert "Crashed" in by_action[do].reason or "Died" in by_action[do].reason
+        assert ", 2 times: " in by_action[do].reason
+    assert any(doing == "sleeping" for _, doing in recorder.heard)
+    local = run([tasks[0]], tmp_path / "local", threads=1)
+    assert repr(local.results[0].measurements) == repr(by_action["nothing"].measurements)
+
+
+def test_no_cluster_at_the_address_is_bad_usage(tmp_path: Path) -> None:
+    ended = sesn(tmp_path, cells({}), "--engine", "ray", "--address", "127.0.0.1:1")
+    assert ended.returncode == 2
+    assert "no Ray cluster at `address` (='127.0.0.1:1')" in ended.stderr
+    assert load(tmp_path).empty
+
+
+# --- without a cluster
+
+
+def nodes(*resources: dict[str, float]) -> SimpleNamespace:
+    return SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": one} for one in resources])
+
+
+def test_cells_take_a_gpu_each_and_its_share_of_the_cores() -> None:
+    cluster = Cluster(Place())
+    machine = cluster._machine(nodes({"CPU": 0.0}, {"CPU": 64.0}, {"CPU": 32.0, "GPU": 4.0}))
+    assert machine == {"CPU": 32.0, "GPU": 4.0}
+    assert cluster._place(machine, 8).device == "cuda"
+
+
+def test_without_gpus_the_smallest_machine_decides() -> None:
+    for device in ("auto", "cpu"):
+        cluster = Cluster(Place(), device)
+        machine = cluster._machine(nodes({"CPU": 64.0}, {"CPU": 8.0}))
+        assert machine["CPU"] == 8.0
+        assert cluster._place(machine, 8).device == "cpu"
+
+
+def test_gpus_are_left_alone_if_the_processor_was_asked_for() -> None:
+    cluster = Cluster(Place(), "cpu")
+    assert cluster._place(cluster._machine(nodes({"CPU": 8.0, "GPU": 1.0})), 8).device == "cpu"
+
+
+def test_what_the_cluster_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="it has no GPU; use cpu"):
+        Cluster(Place(), "cuda")._machine(nodes({"CPU": 8.0}))
+    with pytest.raises(ValueError, match="at least one free processor core"):
+        Cluster(Place())._machine(nodes({"CPU": 0.0}))

@@ -1,0 +1,47 @@
+"""What a run shows: bars on a terminal, lines elsewhere, failures always."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from harness.records import Cell, Result
+from harness.run.display import Bars, Lines
+
+CELLS = [Cell("selftest", 1, "smoke", "", {"do": "[bold]"}, seed) for seed in range(2)]
+
+
+def shown(display: type[Bars | Lines], *, quiet: bool = False, terminal: bool = False) -> str:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=200)
+    with display(console, len(CELLS), lambda: "3 min", quiet=quiet) as view:
+        for cell in CELLS:
+            view.started(cell)
+            view.progressed(cell, 0.5, "epoch 3")
+        if isinstance(view, Bars):
+            view._progress.refresh()
+        view.finished(Result(CELLS[0], "ok", seconds=12.0))
+        view.finished(Result(CELLS[1], "failed", (), "RuntimeError: [red]", seconds=0.5))
+        # One that began and ended between two looks was never announced.
+        view.progressed(CELLS[0], 0.5, "late")
+    return file.getvalue()
+
+
+def test_a_terminal_shows_each_running_cell_and_all_of_them() -> None:
+    text = shown(Bars, terminal=True)
+    for word in ("all cells", "0/2", "left: 3 min", "selftest: do=[bold], seed=1", "50%", "epoch 3"):
+        assert word in text
+    assert "failed, 0.5 s: selftest: do=[bold], seed=1 (RuntimeError: [red])" in text
+
+
+def test_elsewhere_there_is_a_line_for_each_cell() -> None:
+    assert shown(Lines).splitlines() == [
+        "[1/2] ok, 12 s: selftest: do=[bold], seed=0 (left: 3 min)",
+        "[2/2] failed, 0.5 s: selftest: do=[bold], seed=1 (RuntimeError: [red])",
+    ]
+
+
+def test_quiet_tells_of_failures_only() -> None:
+    (line,) = shown(Lines, quiet=True).splitlines()
+    assert line.startswith("[2/2] failed")
