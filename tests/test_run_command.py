@@ -301,6 +301,14 @@ def test_estimates_are_in_proportion_to_work_by_method_and_size() -> None:
     assert known.total([planned("cnn", 5.0, resolution=28), planned("wrn", 1.0)]) == Total(10.0, 1)
 
 
+def test_estimates_come_from_the_finished_cells_of_the_nearest_work() -> None:
+    known = Estimates("here", "cpu")
+    known.learn(planned("cnn", 1.0), 50.0, "here", "cpu")
+    known.learn(planned("cnn", 100.0), 150.0, "here", "cpu")
+    assert known.seconds(planned("cnn", 1000.0)) == 1500.0
+    assert known.seconds(planned("cnn", 2.0)) == 100.0
+
+
 def test_estimates_prefer_this_machine_and_device() -> None:
     known = Estimates("here", "cuda:1")
     known.learn(planned("cnn", 1.0), 9.0, "there", "cuda:0")
@@ -318,7 +326,7 @@ def test_the_time_left_is_shared_by_jobs_except_where_cells_run_alone() -> None:
     ledger = Ledger([standing(one, {}) for one in (planned("cnn", 1.0), planned("cnn", 2.0), alone)], known, jobs=2)
     assert ledger.left(ledger.standings) == Total(25.0, 0)
     assert Total(25.0, 0).words(spoken) == "25 s"
-    assert Total(25.0, 1).words(spoken) == "at least 25 s"
+    assert Total(25.0, 1).words(spoken) == "≥ 25 s"
     assert Total(0.0, 1).words(spoken) == "?"
 
 

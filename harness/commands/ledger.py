@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,31 +43,36 @@ def standing(planned: Planned, entries: Mapping[str, Entry]) -> Standing:
 
 
 class Estimates:
-    """Seconds of cells, from those that are done: in proportion to their work, by experiment, method and size."""
+    """Seconds of cells, from those that are done: in proportion to their work, by experiment, method and size.
+
+    Of the finished cells of a kind those count whose work is nearest: what a cell costs beside its work weighs most in
+    the smallest, and would be multiplied.
+    """
 
     def __init__(self, machine: str, device: str) -> None:
         self._here = (machine, device.partition(":")[0])
-        self._rates: dict[tuple[str, ...], list[float]] = defaultdict(list)
-        self._medians: dict[tuple[str, ...], float] = {}
+        #: seconds of each kind, by work
+        self._seen: dict[tuple[str, ...], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+        #: asked for all cells each second, while there is news once in a while
+        self._medians: dict[tuple[tuple[str, ...], float], float] = {}
 
     def learn(self, planned: Planned, seconds: float, machine: str, device: str) -> None:
         """Take a finished cell into account."""
-        if planned.work <= 0 or seconds <= 0:
-            return
         kind = _kind(planned.cell)
         for key in (kind, (*kind, machine, device.partition(":")[0])):
-            self._rates[key].append(seconds / planned.work)
-            self._medians.pop(key, None)
+            self._seen[key][planned.work].append(seconds)
+            self._medians.pop((key, planned.work), None)
 
     def seconds(self, planned: Planned) -> float | None:
         """Of a cell, by those of its kind on this machine, else on any; None if there are none."""
         kind = _kind(planned.cell)
-        key = next((key for key in ((*kind, *self._here), kind) if key in self._rates), None)
+        key = next((key for key in ((*kind, *self._here), kind) if key in self._seen), None)
         if key is None:
             return None
-        if key not in self._medians:
-            self._medians[key] = statistics.median(self._rates[key])
-        return planned.work * self._medians[key]
+        nearest = min(self._seen[key], key=lambda work: abs(math.log(work / planned.work)))
+        if (key, nearest) not in self._medians:
+            self._medians[key, nearest] = statistics.median(self._seen[key][nearest])
+        return self._medians[key, nearest] * planned.work / nearest
 
     def total(self, cells: Iterable[Planned]) -> Total:
         """Of many cells."""
@@ -84,7 +90,7 @@ class Total(NamedTuple):
         """For people: at least so long, where some are unknown."""
         if self.unknown and not self.seconds:
             return "?"
-        return ("at least " if self.unknown else "") + spoken(self.seconds)
+        return ("≥ " if self.unknown else "") + spoken(self.seconds)
 
 
 def _kind(cell: Cell) -> tuple[str, ...]:

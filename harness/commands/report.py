@@ -68,7 +68,7 @@ def material(rows: Path, error_budget: Path) -> Material:
     steps, figures = _waterfall(error_budget)
     notes = tuple(dict.fromkeys(str(one.message) for one in odd))
     versions = {key: experiment.version for key, experiment in EXPERIMENTS.items()}
-    return Material(frame, published(), versions, steps, figures, notes)
+    return Material(frame, published(), versions, steps, figures, notes, {"error-budget": error_budget})
 
 
 def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
