@@ -58,6 +58,10 @@ class Drawing:
             with mpl.rc_context(SMALL):
                 self.figure.draw_without_rendering()
             self.figure.set_layout_engine("none")
+            for axes in self.figure.axes:
+                # The solver's last digits vary from run to run, and names in an SVG are made of all digits.
+                place = axes.get_position(original=True).bounds
+                axes.set_position(tuple(round(number, 6) for number in place))
         return self.figure
 
     def placed(self) -> list[tuple[float, float, str]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from harness.drawing import Drawing, styled
@@ -67,39 +68,42 @@ def draw_kernels(_points: Any) -> Drawing:
     """Left: weights times basis; middle and right: the kernels as one 2-D convolution takes them."""
     found = example()
     figure = Figure(figsize=(7.2, 3.5), layout="constrained")
-    parts: Any = figure.subfigures(1, 3, width_ratios=(0.95, 0.85, 1.75))
-    left, middle, right = parts
+    left, middle, right = figure.subplots(1, 3, width_ratios=(0.8, 0.85, 1.9))
     _draw_building(left, found)
-    names = [f"$f_{i + 1}$" for i in range(CHANNELS_IN)]
-    _draw_matrix(middle, found.lift_matrix, "T → H", names, 1)
-    names = [f"$f_{i + 1}$" if not k else "" for i in range(CHANNELS_IN) for k in range(SCALES)]
-    _draw_matrix(right, found.conv_matrix, "H → H", names, SCALES)
+    _draw_matrix(middle, found.lift_matrix, "T → H", 1)
+    _draw_matrix(right, found.conv_matrix, "H → H", SCALES)
     return Drawing(figure)
 
 
-def _draw_building(figure: Any, found: Example) -> None:
-    weight = found.lift.weight.detach()[0, 0]
-    kernels = found.lift_matrix[:SCALES, 0]
-    figure.suptitle(r"kernels $\kappa = w \times \Psi$", fontsize=8)
-    grid = figure.add_gridspec(2, 2, width_ratios=(1, SCALES), height_ratios=(len(weight), 1.3))
-    axes = figure.add_subplot(grid[0, 0])
-    limit = float(weight.abs().max())
-    axes.imshow(weight[:, None].numpy(), cmap="PuOr_r", vmin=-limit, vmax=limit, aspect="auto")
+def _draw_building(axes: Any, found: Example) -> None:
+    """One column of weights, the basis with a row for each, and below their combination."""
+    weight, side = found.lift.weight.detach()[0, 0], found.basis.kernel_size + 1
+    rows = [*found.basis.functions.unbind(0), found.lift_matrix[:SCALES, 0]]
+    above, below = (_mosaic(_evened(part, found.basis.grid)) for part in (rows[:-1], rows[-1:]))
+    start = above.shape[0] + side / 2
+    width = above.shape[1] - 0.5
+    _show(axes, below, (-0.5, width, start + below.shape[0], start))
+    _show(axes, above, (-0.5, width, above.shape[0] - 0.5, -0.5))
+    for n, value in enumerate(weight / weight.abs().max()):
+        colour = mpl.colormaps["PuOr_r"](0.5 + 0.5 * float(value))
+        axes.add_patch(Rectangle((-1.6 * side, n * side - 0.5), side, side - 1, color=colour, lw=0))
+    axes.set(xlim=(-1.7 * side, width), ylim=(start + side, -1))
     axes.set_xticks([])
-    axes.set_yticks(range(len(weight)), [f"$w_{n + 1}$" for n in range(len(weight))])
-    _bare(axes)
-    axes = figure.add_subplot(grid[0, 1])
-    _tiles(axes, found.basis.functions.unbind(0), found.basis.grid)
-    axes.set_title(r"$\Psi$, scale →", fontsize=8, pad=2)
-    axes = figure.add_subplot(grid[1, 1])
-    _tiles(axes, [kernels], found.basis.grid)
-    axes.set_ylabel(r"$\kappa$", rotation=0, ha="right", va="center")
+    names = [*(f"$w_{n + 1}$" for n in range(len(weight))), r"$\kappa$"]
+    axes.set_yticks([*((n + 0.5) * side for n in range(len(weight))), start + side / 2], names)
+    axes.set_title(r"$\kappa = w \times \Psi$", fontsize=8)
+    axes.set_xlabel("scale →")
 
 
-def _draw_matrix(figure: Any, matrix: Tensor, title: str, names: list[str], block: int) -> None:
+def _evened(rows: Any, grid: ScaleGrid) -> list[list[Tensor]]:
+    """Rows of kernels, one column a scale, without the fall of their amplitude with sigma squared."""
+    return [[kernel * (sigma / grid.smallest) ** 2 for kernel, sigma in zip(row, grid, strict=True)] for row in rows]
+
+
+def _draw_matrix(axes: Any, matrix: Tensor, title: str, block: int) -> None:
+    """Kernels as rows (output) and columns (input); `block` is how many columns one input channel has."""
     rows, columns = matrix.shape[:2]
-    figure.suptitle(f"{title}: {rows} × {columns} kernels", fontsize=8)
-    axes = figure.add_subplot()
+    axes.set_title(f"{title}: {rows} × {columns} kernels", fontsize=8)
     picture = _mosaic([list(line) for line in matrix])
     side = matrix.shape[-1] + 1
     _show(axes, picture)
@@ -107,20 +111,13 @@ def _draw_matrix(figure: Any, matrix: Tensor, title: str, names: list[str], bloc
         axes.axhline(row * side - 0.5, color="black", lw=0.8)
     for column in range(block, columns, block):
         axes.axvline(column * side - 0.5, color="black", lw=0.8)
-    axes.set_xticks([(c + block / 2) * side for c in range(0, columns, block)], [n for n in names if n])
+    names = [f"$f_{i + 1}$" for i in range(CHANNELS_IN)]
+    axes.set_xticks([(c + block / 2) * side for c in range(0, columns, block)], names)
     out = [f"$g_{o + 1}$" for o in range(CHANNELS_OUT)]
     axes.set_yticks([(o + 0.5) * SCALES * side for o in range(CHANNELS_OUT)], out)
     axes.set_xlabel("input channels" + (f" × {SCALES} scales" if block > 1 else ""))
     axes.set_ylabel(f"output channels × {SCALES} scales")
     axes.tick_params(length=0)
-
-
-def _tiles(axes: Any, rows: Any, grid: ScaleGrid) -> None:
-    """Rows of kernels, one column a scale."""
-    lines = [[kernel * (sigma / grid.smallest) ** 2 for kernel, sigma in zip(row, grid, strict=True)] for row in rows]
-    _show(axes, _mosaic(lines))
-    axes.set_xticks([])
-    axes.set_yticks([])
 
 
 def _mosaic(rows: list[list[Tensor]]) -> Any:
@@ -136,9 +133,9 @@ def _mosaic(rows: list[list[Tensor]]) -> Any:
     return picture
 
 
-def _show(axes: Any, picture: Any) -> None:
+def _show(axes: Any, picture: Any, extent: tuple[float, float, float, float] | None = None) -> None:
     colours = mpl.colormaps[MAP].with_extremes(bad=NOTHING)
-    axes.imshow(picture, cmap=colours, vmin=-1, vmax=1, interpolation="nearest")
+    axes.imshow(picture, cmap=colours, vmin=-1, vmax=1, interpolation="nearest", extent=extent)
     _bare(axes)
 
 

@@ -6,7 +6,7 @@ import base64
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -58,6 +58,22 @@ _ENVIRONMENT.filters["markdown"] = markdown
 Files = dict[str, bytes]
 
 
+class Folders(NamedTuple):
+    """Where the report is written, and where the rows behind it are."""
+
+    out: Path
+    rows: Path
+    documents: Mapping[str, Path]
+
+    def raw(self, experiment: str) -> Path:
+        """The file of an experiment's rows."""
+        return self.documents.get(experiment, self.rows / f"{experiment}.jsonl")
+
+    def link(self, path: Path) -> str:
+        """How a file of the report refers to another."""
+        return PurePosixPath(Path(os.path.relpath(path.resolve(), self.out.resolve()))).as_posix()
+
+
 def report_files(material: Material, out: Path, rows: Path, only: str | None = None) -> Files:
     """Contents by path below `out`. With `only`, the files of that artefact, without the README and the page."""
     every, notes = rendered(material, only)
@@ -65,7 +81,7 @@ def report_files(material: Material, out: Path, rows: Path, only: str | None = N
     for one in every:
         files |= artefact_files(one)
     if only is None:
-        context = page_context(every, notes, files, (out, rows))
+        context = page_context(every, notes, files, Folders(out, rows, material.documents))
         files["README.md"] = _ENVIRONMENT.get_template("README.md.jinja").render(**context).encode()
         files["index.html"] = _ENVIRONMENT.get_template("page.html.jinja").render(**context, **_assets()).encode()
     return files
@@ -91,25 +107,25 @@ def _folder(one: Rendered) -> str:
     return f"{one.artefact.kind}s"
 
 
-def page_context(every: list[Rendered], notes: list[str], files: Files, folders: tuple[Path, Path]) -> dict[str, Any]:
+def page_context(every: list[Rendered], notes: list[str], files: Files, folders: Folders) -> dict[str, Any]:
     """What both templates are given: plain values, so that the templates escape all text."""
-    out, rows = folders
+    out, rows = folders.out, folders.rows
     return {
-        "artefacts": [_section(one, files, out, rows) for one in every],
+        "artefacts": [_section(one, files, folders) for one in every],
         "summary": {VERDICTS[verdict]: lines for verdict, lines in summary(every).items()},
         "notes": notes,
         "nothing": all(one.empty for one in every if one.artefact.experiments),
         "others": [(name, *words) for name, words in OTHERS.items() if (out / name / words[2]).exists()],
-        "rows": _relative(rows, out) if rows.is_dir() else None,
+        "rows": folders.link(rows) if rows.is_dir() else None,
     }
 
 
-def _section(one: Rendered, files: Files, out: Path, rows: Path) -> dict[str, Any]:
+def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
     section: dict[str, Any] = {
         **{name: getattr(one.artefact, name) for name in ("id", "title", "kind", "run", "regenerate")},
         **{"captions": one.captions, "notes": one.notes, "findings": one.findings, "empty": one.empty},
         "files": [(path.rpartition(".")[2], path) for path in artefact_names(one)],
-        "raw": [(key, _relative(rows / f"{key}.jsonl", out)) for key in one.artefact.experiments if _has(rows, key)],
+        "raw": [(key, folders.link(path)) for key in one.artefact.experiments if (path := folders.raw(key)).exists()],
         "table": one.table,
         "markdown": as_markdown(one.table, "", ()).partition("\n\n")[2] if one.table else "",
         "figure": None,
@@ -125,14 +141,6 @@ def artefact_names(one: Rendered) -> list[str]:
     """The paths of its files."""
     kinds = () if one.empty else (*(FIGURES if one.drawing is not None else ("md", "tex")), "csv")
     return [f"{_folder(one)}/{one.artefact.id}.{kind}" for kind in kinds]
-
-
-def _has(rows: Path, key: str) -> bool:
-    return (rows / f"{key}.jsonl").exists()
-
-
-def _relative(path: Path, start: Path) -> str:
-    return PurePosixPath(Path(os.path.relpath(path.resolve(), start.resolve()))).as_posix()
 
 
 def _assets() -> dict[str, Markup]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness.drawing import Drawing
@@ -34,6 +35,7 @@ class Material:
         error_budget: the steps of `sesn budget`, or an empty frame.
         figures: those that another command draws, by the artefact's id.
         notes: what was odd about the rows when they were read.
+        documents: where rows are that are not in the store, by experiment.
     """
 
     rows: Any
@@ -42,6 +44,7 @@ class Material:
     error_budget: Any
     figures: Mapping[str, Drawing] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    documents: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

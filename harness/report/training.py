@@ -211,7 +211,8 @@ def says_delta(points: Any) -> list[Finding]:
                 changes.append((last / first, method))
         if changes:
             (least, calm), (most, wild) = min(changes), max(changes)
-            text = f"{number(least)} ({METHODS[calm].label}) to {number(most)} ({METHODS[wild].label})"
+            text = f"{number(least)} ({METHODS[calm].label})"
+            text += f" to {number(most)} ({METHODS[wild].label})" if len(changes) > 1 else ""
             found.append(Finding("measured", f"Training multiplies {name} by {text}, first to last epoch measured."))
     return found
 
