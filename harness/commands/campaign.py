@@ -135,4 +135,5 @@ class Campaign:
         if not self.counts:
             return "nothing is left to do"
         told = ", ".join(f"{self.counts[status]} {status}" for status in ("ok", "failed", "skipped"))
-        return f"{sum(self.counts.values())} cells in {spoken(self.seconds)}: {told}"
+        total = sum(self.counts.values())
+        return f"{total} cell{'s' * (total != 1)} in {spoken(self.seconds)}: {told}"
