@@ -120,6 +120,19 @@ def test_a_claim_tested_below_the_papers_budget_says_so(written: Path) -> None:
     assert "[lite budget: 3 of the paper&#39;s 60 epochs]" in text
 
 
+def test_a_smoke_run_neither_confirms_nor_refutes(tmp_path: Path) -> None:
+    for budget, verdict in (("smoke", "Also measured"), ("lite", "Not reproduced")):
+        slow = [result for result in synthetic.results(budget) if result.cell.experiment == "epoch-time"]
+        rows = synthetic.store(tmp_path / budget, slow)
+        files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
+        text = files["README.md"].decode()
+        claimed = text.index("SESN trains several times faster")
+        heading = max(
+            (part for part in re.finditer(r"### (.+)", text) if part.start() < claimed), key=lambda m: m.start()
+        )
+        assert heading[1] == verdict
+
+
 def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
     import pandas as pd
 

@@ -25,6 +25,8 @@ class Panel(NamedTuple):
     label: str
     styles: Mapping[str, tuple[Any, str]]
     logarithmic: bool = False
+    #: whether each series has a floor of its own
+    floors: bool = False
 
 
 #: The series of what the paper states, and the colour of its marks.
@@ -39,6 +41,7 @@ PANELS = (
         "downscale factor 1/s",
         {"96 pixels": SOLID, "384 pixels": DASHED},
         logarithmic=True,
+        floors=True,
     ),
     Panel(
         "delta-interscale",
@@ -53,6 +56,8 @@ NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
 #: What the paper calls "not much higher" is at most this many times as high.
 NOT_MUCH_HIGHER = 1.25
+#: The axis begins this many times below the smallest median.
+BELOW = 30
 #: More bars than this stand in each other's way.
 MOST_BARS = 9
 #: Scales of the network in the paper's panel; the others have as many more as the extent spoils.
@@ -92,12 +97,14 @@ def _panel_points(panel: Panel, chosen: Selection) -> Any:
 
 
 def _with_floor(panel: Panel, points: Any, floors: Any) -> Any:
-    """The median over all rows of the same window and place."""
+    """The median over all rows of the same window and place; images of another size have another floor."""
     if not len(floors) or floors[panel.x].isna().any():
         return points.assign(floor=math.nan)
-    level = floors.groupby(["window", panel.x], observed=True)["value"].median().rename("floor").reset_index()
-    level = level.rename(columns={panel.x: "x"}).astype({"window": object, "x": float})
-    return points.merge(level, on=["window", "x"], how="left")
+    keys = ["window", "x", "series"] if panel.floors else ["window", "x"]
+    placed = floors.assign(window=floors["window"].astype(object), x=floors[panel.x].astype(float))
+    placed = placed.assign(series=_series(panel, floors))
+    level = placed.groupby(keys)["value"].median().rename("floor").reset_index()
+    return points.merge(level, on=keys, how="left")
 
 
 def _series(panel: Panel, rows: Any) -> Any:
@@ -119,13 +126,15 @@ def draw(points: Any) -> Drawing:
     hovers: list[Hover] = []
     windows = [window for window in WINDOWS if window in set(points["window"])]
     figure = Figure(figsize=(7.2, 0.9 + 2.3 * len(windows)), layout="constrained")
-    grid = figure.subplots(len(windows), len(PANELS), sharey=True, squeeze=False)
+    grid = figure.subplots(len(windows), len(PANELS), sharex="col", sharey=True, squeeze=False)
     for row, window in zip(grid, windows, strict=True):
         for axes, panel in zip(row, PANELS, strict=True):
             part = points[points["experiment"].eq(panel.experiment) & points["window"].eq(window)]
             _draw_panel(axes, panel, part, hovers)
             _mark_facts(axes, points[points["experiment"].eq(panel.experiment) & points["series"].eq(STATED)])
         row[0].set_ylabel(f"{WINDOWS[window]}\nequivariance error Δ")
+    # The floor may lie far below (a factor of two after Fourier enlarging): it must not squeeze the curves.
+    grid[0][0].set_ylim(bottom=points["median"].min() / BELOW)
     for axes, panel in zip(grid[-1], PANELS, strict=True):
         axes.set_xlabel(panel.label)
     for axes, panel in zip(grid[0], PANELS, strict=True):
@@ -157,8 +166,8 @@ def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> No
     for (nonlinearity, series), part in points.groupby(["nonlinearity", "series"], sort=False):
         _draw_series(axes, COLOURS.get(nonlinearity, "0.3"), panel.styles[series], part.sort_values("x"))
         hovers.extend(_hovers(axes, panel, part))
-    floor = points.groupby("x")["floor"].median().dropna()
-    if len(floor):
+    for _, part in points.groupby("series") if panel.floors else [("", points)]:
+        floor = part.groupby("x")["floor"].median().dropna()
         axes.plot(floor.index, floor.to_numpy(), color="0.45", ls=":", lw=1.2)
 
 
@@ -190,8 +199,9 @@ def _mark_facts(axes: Any, facts: Any) -> None:
     for fact in facts.to_dict("records"):
         if pd.notna(fact["mean"]):
             axes.axhline(fact["mean"], color=MARK, lw=1.2, zorder=0)
-            text, where = f"{fact['mean']:.0%} at {fact['x']:g}", (0.99, fact["mean"])
-            axes.annotate(text, where, (0, 2), axes.get_yaxis_transform(), ha="right", **_SMALL)
+            # In the corner: no curve comes there, while many meet at the line.
+            text = f"line: {fact['mean']:.0%}, stated for {fact['x']:g} layers"
+            axes.annotate(text, (0.98, 0.02), (0, 0), "axes fraction", ha="right", **_SMALL)
         else:
             axes.axvline(fact["x"], color=MARK, lw=1.2, zorder=0)
             axes.annotate(f"{fact['x']:g}×", (fact["x"], 0.02), (2, 0), axes.get_xaxis_transform(), **_SMALL)

@@ -98,10 +98,14 @@ def _render(one: Artefact, selections: Mapping[str, Selection], figures: Mapping
 
 
 def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
-    """A claim tested with less than the paper's budget says so."""
+    """A claim tested with less than the paper's budget says so; a smoke test is no test of a claim at all."""
     tested = [chosen for chosen in own if chosen.experiment not in COUNTED]
-    budgets = dict.fromkeys(_less(chosen) for chosen in tested if chosen.facts.get("budget", "paper") != "paper")
-    return finding._replace(text=f"{finding.text} [{', '.join(budgets)}]") if budgets else finding
+    less = [chosen for chosen in tested if chosen.facts.get("budget", "paper") != "paper"]
+    if not less:
+        return finding
+    smoke = any(chosen.facts["budget"] == "smoke" for chosen in less) and finding.verdict != "missing"
+    words = ", ".join(dict.fromkeys(_less(chosen) for chosen in less))
+    return Finding("measured" if smoke else finding.verdict, f"{finding.text} [{words}]")
 
 
 def _less(chosen: Selection) -> str:
