@@ -189,9 +189,9 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str, str]] = [
     ({"padding": "full"}, ValueError, "`padding` (='full')", "'same', 'valid'"),
     ({"padding": None}, TypeError, "`padding` (=None)", "whole"),
     ({"padding_mode": "reflect"}, ValueError, "`padding_mode` (='reflect')", "'zeros', 'circular'"),
-    ({"algorithm": "fft"}, ValueError, "`algorithm` (='fft')", "'auto', 'dense', 'separable'"),
+    ({"algorithm": "fft"}, ValueError, "`algorithm` (='fft')", "'auto', 'dense', 'separable', 'spectral'"),
     ({"basis": torch.ones(4, 3, 7, 7)}, TypeError, "`basis`", "a SteerableBasis"),
-    ({"basis": ANY, "algorithm": "separable"}, ValueError, "`algorithm` (='separable')", "use 'dense' or 'auto'"),
+    ({"basis": ANY, "algorithm": "separable"}, ValueError, "`algorithm` (='separable')", "use 'dense', 'spectral' or 'auto'"),
 ]
 
 
