@@ -147,6 +147,12 @@ def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
 # --- an empty store
 
 
+def test_an_empty_store_beside_an_error_budget_is_still_empty(tmp_path: Path) -> None:
+    files = report_files(material(tmp_path / "none", BUDGET), tmp_path, tmp_path / "none")
+    assert b"Nothing has been measured yet." in files["index.html"]
+    assert "figures/error-budget.svg" in files
+
+
 def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
     result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--error-budget", tmp_path / "none.json")
     assert result.exit_code == 0, result.output

@@ -114,7 +114,7 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
         "artefacts": [_section(one, files, folders) for one in every],
         "summary": {VERDICTS[verdict]: lines for verdict, lines in summary(every).items()},
         "notes": notes,
-        "nothing": all(one.empty for one in every if one.artefact.experiments),
+        "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
         "others": [(name, *words) for name, words in OTHERS.items() if (out / name / words[2]).exists()],
         "rows": folders.link(rows) if rows.is_dir() else None,
     }
