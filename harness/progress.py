@@ -10,9 +10,9 @@ from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
 
 
 @contextmanager
-def progress_bar(console: Console | None, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(console: Console | None, total: int, doing: str = "measuring Δ") -> Iterator[Callable[[int], None]]:
     """A progress bar with the time left, or nothing at all; yields the function that advances it."""
     columns = (SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=console is None) as progress:
-        task = progress.add_task("measuring Δ", total=total)
+        task = progress.add_task(doing, total=total)
         yield lambda done: progress.advance(task, done)
