@@ -121,7 +121,7 @@ class Sweep(NamedTuple):
 
 SWEEPS: dict[Budget, Sweep] = {
     "smoke": Sweep(4, 4, 1, draws=1, layers=10, downscale_96=32.0, downscale_384=4.0),
-    "lite": Sweep(64, 32, 8, draws=8, layers=50, downscale_96=32.0, downscale_384=64.0),
+    "lite": Sweep(64, 64, 8, draws=8, layers=50, downscale_96=32.0, downscale_384=64.0),
     "paper": Sweep(64, 64, 64, draws=32, layers=50, downscale_96=32.0, downscale_384=64.0),
 }
 EXTENTS = (1, 2, 3, 4, 5)
@@ -249,7 +249,7 @@ class MNISTSchedule(NamedTuple):
 
 
 MNIST_SCHEDULES: dict[Budget, MNISTSchedule] = {
-    "smoke": MNISTSchedule(epochs=1, realisations=1, resolutions=(28,), test_images=200),
+    "smoke": MNISTSchedule(epochs=2, realisations=1, resolutions=(28,), test_images=500),
     "lite": MNISTSchedule(epochs=3, realisations=2, resolutions=(28, 56), test_images=50_000),
     "paper": MNISTSchedule(epochs=60, realisations=REALISATIONS, resolutions=(28, 56), test_images=50_000),
 }
@@ -263,7 +263,7 @@ def _mnist_scale(request: Request) -> Iterator[Draft]:
     settings |= {"batch": 128, "rate": 0.01, "train_images": 10_000, "test_images": schedule.test_images}
     settings |= {"delta_images": 16}
     if request.budget == "smoke":
-        settings |= {"train_images": 256, "delta_images": 2}
+        settings |= {"train_images": 1024, "delta_images": 2}
     for resolution in RESOLUTIONS:
         for seed in range(schedule.realisations):
             for augmented in (False, True):
