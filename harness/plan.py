@@ -351,6 +351,7 @@ def experiment(key: str) -> Experiment:
 
 
 def plan(request: Request, experiments: Iterable[str] | None = None) -> list[Planned]:
-    """The cells of the experiments, or of all, in order."""
-    chosen: list[Any] = [experiment(key) for key in experiments] if experiments else list(EXPERIMENTS.values())
+    """The cells of the experiments, or of all, in order; of one that is named twice, once."""
+    named = dict.fromkeys(experiments or ())
+    chosen: list[Any] = [experiment(key) for key in named] if named else list(EXPERIMENTS.values())
     return [planned for one in chosen for planned in one.plan(request)]

@@ -29,6 +29,10 @@ def test_every_cell_is_planned_once_with_a_positive_amount_of_work(request_: Req
     assert {one.cell.method for one in planned} <= METHODS.keys() | {""}
 
 
+def test_an_experiment_that_is_named_twice_is_planned_once() -> None:
+    assert plan(Request(), ["parameters", "stl10", "parameters"]) == plan(Request(), ["parameters", "stl10"])
+
+
 def test_every_experiment_has_cells_and_somebody_who_runs_them() -> None:
     assert {one.cell.experiment for one in plan(Request())} == set(EXPERIMENTS)
     assert set(RUNNERS) >= set(EXPERIMENTS)
