@@ -210,6 +210,11 @@ BAD = {
     "recipe": (("run", "--recipe", "mine"), "`recipe` (='mine')"),
     "precision": (("run", "--precision", "fp8"), "`precision` (='fp8')"),
     "amp without a GPU": (("run", "--precision", "amp", "--device", "cpu"), "`precision` (='amp')"),
+    "amp on a cluster's processors": (
+        ("run", "--precision", "amp", "--device", "cpu", "--engine", "ray"),
+        "`precision` (='amp')",
+    ),
+    "methods without a key": (("run", "--methods", ","), "`methods` (=',') must be keys of methods"),
     "ranks": (("run", "--ranks", "0"), "`ranks` (=0)"),
     "images": (("run", "--images", "cats"), "`images` (='cats')"),
     "images that are not there": (("run", "--images", "stl10"), "no folder of data sets"),

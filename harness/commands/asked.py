@@ -17,7 +17,7 @@ from harness.plan import Planned, Request, plan
 from harness.records import BUDGETS, Budget, Scalar
 from harness.store.lines import Entry
 from harness.store.reading import stored
-from sesn._checks import one_of
+from sesn._checks import one_of, require
 from sesn.models.recipes import known_recipe
 
 
@@ -59,6 +59,8 @@ class Asked:
     ) -> Asked:
         """From the options as they are given."""
         keys = tuple(key.strip() for text in methods or () for key in text.split(",") if key.strip())
+        # Nothing named must not mean everything: a script's variable may be empty.
+        require(bool(keys) or not methods, "methods", ",".join(methods or ()), "keys of methods", "leave it out for all")
         known = cast(Budget, one_of("budget", budget, BUDGETS))
         return cls(tuple(experiments or ()), known, keys, recipe, data, images, rows, training)
 

@@ -68,8 +68,9 @@ class Where:
         return for_workers(found, self.jobs)
 
     def check_training(self, training: dict[str, Scalar]) -> None:
-        """Refuse now what the devices could not do later. A cluster's are not known yet."""
-        Numerics.of(training, "cuda" if self.engine == "ray" else self.workers[0])
+        """Refuse now what the devices could not do later. A cluster may have any, unless one was chosen."""
+        on_cluster = "cpu" if self.device == "cpu" else "cuda"
+        Numerics.of(training, on_cluster if self.engine == "ray" else self.workers[0])
 
     @property
     def scratch_folder(self) -> Path:
