@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -65,10 +66,14 @@ class Drawing:
         return self.figure
 
     def placed(self) -> list[tuple[float, float, str]]:
-        """The points as fractions of the figure's width from the left and height from the top."""
+        """The points as fractions of the figure's width from the left and height from the top.
+
+        Without those that have no place (NaN, infinity), which JSON could not hold either.
+        """
         self.laid_out()
         width, height = self.figure.bbox.width, self.figure.bbox.height
-        places = [(*hover.axes.transData.transform((hover.x, hover.y)), hover.text) for hover in self.hovers]
+        finite = [hover for hover in self.hovers if math.isfinite(hover.x) and math.isfinite(hover.y)]
+        places = [(*hover.axes.transData.transform((hover.x, hover.y)), hover.text) for hover in finite]
         return [(round(x / width, 4), round(1 - y / height, 4), text) for x, y, text in places]
 
 

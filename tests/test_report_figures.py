@@ -134,11 +134,13 @@ def test_what_figure_2_says_can_be_either() -> None:
     assert missing.verdict == "missing"
 
 
+SETTINGS = {"data": "mnist", "recipe": "paper", "epochs": 2, "resolution": 28, "augmented": False}
+
+
 def run(method: str, seed: int, best: float, error: float, deltas: dict[int, tuple[float, float]]) -> Result:
-    settings = {"data": "mnist", "recipe": "paper", "epochs": 2, "resolution": 28, "augmented": False}
     at = {"downscale": 2.0, "of": "trunk"}
     return measured(
-        Cell("mnist-scale", 1, "lite", method, settings, seed),
+        Cell("mnist-scale", 1, "lite", method, SETTINGS, seed),
         Measurement("validation_error", (3.0 + seed, 2.0 + seed)),
         Measurement("best_epoch", (best,)),
         Measurement("test_error", (error,)),
@@ -173,6 +175,25 @@ def test_frame_of_delta_against_accuracy_takes_the_tested_weights(runs: dict[str
     # Realisation 0 was tested after its first epoch (0.2, 0.4), realisation 1 after its second (0.4, 0.8).
     assert line["delta"] == pytest.approx(0.4)
     assert (line["error"], line["realisations"]) == (2.5, 2)
+
+
+def test_a_network_that_diverged_has_no_point_and_no_rank() -> None:
+    good, bad = {1: (0.1, 0.3)}, {1: (math.nan, math.inf)}
+    methods = ("cnn", "ss-cnn", "sesn-scalar", "sesn-vector")
+    found = [run(method, 0, 1.0, 2.0 + place, good) for place, method in enumerate(methods)]
+    frame = training.accuracy_frame(selections(*found, run("sevf-vector", 0, 1.0, 90.0, bad)))
+    assert math.isnan(frame[frame["method"].eq("sevf-vector")]["delta"].item())
+    assert "nan" not in "".join(repr(point) for point in training.draw_accuracy(frame).placed())
+    (sentence,) = training.says_accuracy(frame.assign(delta=frame["delta"] / frame["error"]))
+    assert "Over 4 methods" in sentence.text
+    assert "-1.00" in sentence.text
+
+
+def test_one_epoch_is_named_by_a_whole_number() -> None:
+    one = selections(measured(Cell("mnist-scale", 1, "lite", "cnn", SETTINGS), Measurement("validation_error", (3.0,))))
+    figure = training.draw_curves(training.curves_frame(one)).laid_out()
+    # Matplotlib keeps the ticks beyond the ends of the axis, too.
+    assert {tick.get_text() for tick in figure.axes[0].get_xticklabels()} <= {"0", "1", "2"}
 
 
 def test_kernels_of_figure_1_are_those_that_the_layers_use() -> None:

@@ -109,7 +109,7 @@ def _by_epoch(points: Any, kind: str, names: dict[str, str], middle: str, band: 
             hovers += [_hover(axes, names[name], method, point, middle) for point in line.to_dict("records")]
         log_axis(axes, "y", (1, 2, 5))
         axes.set_xlabel("epochs")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     _method_legend(figure, points)
     return Drawing(figure, tuple(hovers))
 
@@ -191,7 +191,8 @@ def _method_legend(figure: Figure, points: Any, lines: bool = True) -> None:
 def says_accuracy(points: Any) -> list[Finding]:
     """The rank correlation of Delta and error over methods, where there are enough of them."""
     found = []
-    for (part, *setting), group in points.groupby(["of", *SETTING]):
+    # A network that diverged has no Delta, and hence no rank.
+    for (part, *setting), group in points.dropna(subset=["delta", "error"]).groupby(["of", *SETTING]):
         if len(group) >= 4:
             rank, chance = stats.spearmanr(group["delta"], group["error"])
             where = f"Over {len(group)} methods at {setting_name(*setting)}"
