@@ -11,8 +11,10 @@ import torch
 
 from harness.data import stl10 as module
 from harness.data.photographs import photographs
-from harness.data.sources import photograph_source, status, stl10_available
+from harness.data.sources import photograph_source, status, stl10_available, stl10_counts
 from harness.data.stl10 import stl10_labelled
+from harness.records import Cell
+from harness.run.tasks import stl10_task
 
 
 def images(count: int) -> np.ndarray:
@@ -56,7 +58,33 @@ def test_a_file_of_the_official_size_must_have_the_official_content(
     with pytest.raises(ValueError, match=r"train_X\.bin has the MD5 [0-9a-f]{32}, but the publishers' has 918c2871"):
         stl10_labelled("train", stored(tmp_path))
     monkeypatch.setitem(module.MD5, "train_X.bin", module.md5_of(tmp_path / "stl10_binary" / "train_X.bin"))
+    with pytest.raises(ValueError, match=r"train_y\.bin has the MD5 [0-9a-f]{32}, but the publishers' has 5a34089d"):
+        stl10_labelled("train", tmp_path)
+    monkeypatch.setitem(module.MD5, "train_y.bin", module.md5_of(tmp_path / "stl10_binary" / "train_y.bin"))
     assert len(stl10_labelled("train", tmp_path)) == 4
+
+
+def cell(train: int, test: int) -> Cell:
+    return Cell("stl10", 1, "smoke", "wrn", {"data": "stl10", "train_images": train, "test_images": test})
+
+
+def test_training_reads_as_many_images_as_its_cell_says(tmp_path: Path) -> None:
+    task = stl10_task(cell(4, 2), stored(tmp_path))
+    assert (task.train.name, task.test.name) == ("STL-10 train, 4 of 5000 images", "STL-10 test, 2 of 8000 images")
+    with pytest.raises(ValueError, match=r"`count` \(=8000\) must be between 1 and 3"):
+        stl10_task(cell(4, 8000), tmp_path)
+
+
+def test_nothing_is_trained_on_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module.OFFICIAL, "test", 3)
+    with pytest.raises(ValueError, match=r"test_X\.bin has the MD5"):
+        stl10_task(cell(4, 2), stored(tmp_path))
+
+
+def test_a_label_that_is_none_is_named(tmp_path: Path) -> None:
+    (stored(tmp_path) / "stl10_binary" / "test_y.bin").write_bytes(bytes([0, 10, 1]))
+    with pytest.raises(ValueError, match=r"has a label 0, but labels are 1\.\.10"):
+        stl10_labelled("test", tmp_path)
 
 
 # --- is it there
@@ -64,6 +92,7 @@ def test_a_file_of_the_official_size_must_have_the_official_content(
 
 def test_nothing_is_missing_of_a_whole_set(tmp_path: Path) -> None:
     assert stl10_available(stored(tmp_path)) is None
+    assert stl10_counts(tmp_path) == (4, 3)
     assert photograph_source(tmp_path) == "stl10"
 
 

@@ -332,7 +332,7 @@ def test_a_smoke_cell_of_stl10_tests_the_last_epoch(tmp_path: Path) -> None:
     settings |= {"train_images": 8, "test_images": 10}
     found = {one.metric: one for one in stl10(Cell("stl10", 1, "smoke", "wrn", settings), Context(tmp_path))}
     assert set(found) == {"train_loss", "learning_rate", "epoch_time", "test_error"}
-    assert found["train_loss"].at == {"data_name": "the first 8 of STL-10 train, 12 of 5000 images"}
+    assert found["train_loss"].at == {"data_name": "STL-10 train, 8 of 5000 images"}
     assert found["test_error"].at == {"data_name": "STL-10 test, 10 of 8000 images"}
     assert found["learning_rate"].values == pytest.approx((0.1, 0.1 * 0.2**2))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from harness.data import mnist, stl10
+from harness.data.mnist_scale import sizes_for
 from harness.data.root import REMEDY, data_root, named_root
-
-SPLITS: tuple[stl10.SplitName, ...] = ("train", "test")
+from harness.data.stl10 import SPLITS
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,19 @@ def stl10_available(root: Path | None = None, splits: Sequence[stl10.SplitName] 
     for split in splits:
         stl10.stl10(split, root).labels()
     return None
+
+
+def digit_counts(source: mnist.Source, root: Path | None = None) -> tuple[int, int]:
+    """How many images a realisation of MNIST-scale out of the source trains and tests on."""
+    found = mnist.EMBEDDED_COUNT if source == "embedded" else mnist.check_files(data_root(root) / mnist.FOLDER)
+    sizes = sizes_for(found)
+    return sizes.train, sizes.test
+
+
+def stl10_counts(root: Path | None = None) -> tuple[int, int]:
+    """How many images the two labelled splits of STL-10 hold."""
+    train, test = (len(stl10.stl10(split, root)) for split in SPLITS)
+    return train, test
 
 
 def photograph_source(root: Path | None = None) -> Literal["stl10", "embedded"]:

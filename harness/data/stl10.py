@@ -20,6 +20,7 @@ from harness.data.labelled import LabelledImages
 from harness.data.root import data_root
 
 SplitName = Literal["train", "test"]
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
 SHAPE = (3, 96, 96)
 IMAGE_BYTES = 3 * 96 * 96
 CLASSES = 10
@@ -63,13 +64,18 @@ class Split:
 
     def labels(self) -> Tensor:
         """Classes 0..9 as int64 [n] (the file counts from 1); as many as there are images, or an error."""
-        return read_labels(self.path.with_name(f"{self.name}_y.bin"), len(self))
+        return read_labels(self.labels_path, len(self))
+
+    @property
+    def labels_path(self) -> Path:
+        """The file of the labels."""
+        return self.path.with_name(f"{self.name}_y.bin")
 
 
 def stl10_labelled(split: SplitName, root: Path | None = None, count: int | None = None) -> LabelledImages:
     """A split in memory for training or testing: images uint8 [n, 3, 96, 96] and classes; or its first `count`.
 
-    A file that has the official size must have the official content.
+    Files that have the official size must have the official content.
     """
     found = stl10(split, root)
     wanted = len(found) if count is None else count
@@ -77,7 +83,8 @@ def stl10_labelled(split: SplitName, root: Path | None = None, count: int | None
         raise ValueError(f"`count` (={count}) must be between 1 and {len(found)}, the images in {found.path}")
     labels = found.labels()
     if len(found) == OFFICIAL[split]:
-        _check_content(found.path)
+        for path in (found.path, found.labels_path):
+            _check_content(path)
     return LabelledImages(found.images(torch.arange(wanted)), labels[:wanted], found.describe(wanted))
 
 
@@ -95,7 +102,7 @@ def _check_content(path: Path) -> None:
 
 def stl10(split: SplitName = "train", root: Path | None = None) -> Split:
     """Open a split found under `root` or $SESN_DATA."""
-    if split not in get_args(SplitName):
+    if split not in SPLITS:
         raise ValueError(f"`split` (={split!r}) must be one of 'train', 'test'")
     path = data_root(root) / FOLDER / f"{split}_X.bin"
     return Split(split, path, read_images(path))
@@ -118,8 +125,9 @@ def read_labels(path: Path, count: int) -> Tensor:
     if size != count:
         raise ValueError(f"{path} has {size} labels, but there are {count} images; take both from one source")
     labels = torch.from_numpy(np.fromfile(path, np.uint8)).to(torch.int64)
-    if not 1 <= int(labels.min()) <= int(labels.max()) <= CLASSES:
-        raise ValueError(f"{path} has a label {int(labels.max())}, but labels are 1..{CLASSES}; it is no label file")
+    wrong = labels[(labels < 1) | (labels > CLASSES)]
+    if len(wrong):
+        raise ValueError(f"{path} has a label {int(wrong[0])}, but labels are 1..{CLASSES}; it is no label file")
     return labels - 1
 
 

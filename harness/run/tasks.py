@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.data.augment import mnist_batch, stl10_batch
 from harness.data.labelled import LabelledImages
 from harness.data.mnist_scale import mnist_scale
-from harness.data.stl10 import stl10
+from harness.data.stl10 import SPLITS, stl10_labelled
 from harness.records import Cell
 
 #: uint8 images -> the network's input; with a generator after random changes.
@@ -62,14 +62,5 @@ def mnist_task(cell: Cell, root: Path | None) -> Task:
 
 def stl10_task(cell: Cell, root: Path | None) -> Task:
     """STL-10's labelled images, or the first of them; there is no validation set."""
-    train, test = (_stl10_split(name, int(cell.settings[f"{name}_images"]), root) for name in ("train", "test"))
+    train, test = (stl10_labelled(name, root, int(cell.settings[f"{name}_images"])) for name in SPLITS)
     return Task(train=train, test=test, batch=stl10_batch, augmented=True)
-
-
-def _stl10_split(name: str, count: int, root: Path | None) -> LabelledImages:
-    split = stl10(name, root)  # type: ignore[arg-type]
-    numbers = torch.arange(min(count, len(split)))
-    chosen = LabelledImages(split.images(numbers), split.labels()[numbers], split.description)
-    if len(chosen) == len(split):
-        return chosen
-    return LabelledImages(chosen.images, chosen.labels, f"the first {len(chosen)} of {split.description}")
