@@ -32,6 +32,8 @@ class Request:
         images: the image set that Delta is measured on: "stl10", "embedded", ...
         no_stl10: why STL-10 cannot be trained on; None if it can.
         training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
+        digit_counts, stl10_counts: the images to train on and to test on that there are: files may be prefixes, and
+            what was measured on fewer images is another cell.
     """
 
     budget: Budget = "smoke"
@@ -41,6 +43,8 @@ class Request:
     images: str = "embedded"
     no_stl10: str | None = None
     training: dict[str, Scalar] = field(default_factory=dict)
+    digit_counts: tuple[int, int] = (10_000, 50_000)
+    stl10_counts: tuple[int, int] = (5000, 8000)
 
     def __post_init__(self) -> None:
         if self.budget not in BUDGETS:
@@ -245,13 +249,15 @@ class MNISTSchedule(NamedTuple):
     epochs: int
     realisations: int
     resolutions: tuple[int, ...]
-    test_images: int
+    train_images: int = 10_000
+    test_images: int = 50_000
+    delta_images: int = 16
 
 
 MNIST_SCHEDULES: dict[Budget, MNISTSchedule] = {
-    "smoke": MNISTSchedule(epochs=2, realisations=1, resolutions=(28,), test_images=500),
-    "lite": MNISTSchedule(epochs=3, realisations=2, resolutions=(28, 56), test_images=50_000),
-    "paper": MNISTSchedule(epochs=60, realisations=REALISATIONS, resolutions=(28, 56), test_images=50_000),
+    "smoke": MNISTSchedule(2, 1, resolutions=(28,), train_images=1024, test_images=500, delta_images=2),
+    "lite": MNISTSchedule(epochs=3, realisations=2, resolutions=(28, 56)),
+    "paper": MNISTSchedule(epochs=60, realisations=REALISATIONS, resolutions=(28, 56)),
 }
 #: On two cores a network at 56 takes four times as long: these show the trend.
 LITE_AT_56 = ("cnn", "sesn-scalar", "sesn-vector")
@@ -259,19 +265,23 @@ LITE_AT_56 = ("cnn", "sesn-scalar", "sesn-vector")
 
 def _mnist_scale(request: Request) -> Iterator[Draft]:
     schedule = MNIST_SCHEDULES[request.budget]
+    train_images, test_images = _at_most(request.digit_counts, schedule.train_images, schedule.test_images)
     settings: dict[str, Scalar] = {"data": request.digits, "recipe": request.recipe, "epochs": schedule.epochs}
-    settings |= {"batch": 128, "rate": 0.01, "train_images": 10_000, "test_images": schedule.test_images}
-    settings |= {"delta_images": 16}
-    if request.budget == "smoke":
-        settings |= {"train_images": 1024, "delta_images": 2}
+    settings |= {"batch": 128, "rate": 0.01, "train_images": train_images, "test_images": test_images}
+    settings |= {"delta_images": schedule.delta_images}
     for resolution in RESOLUTIONS:
         for seed in range(schedule.realisations):
             for augmented in (False, True):
                 for row in request.chosen(methods_on("mnist", request.recipe)):
                     cell = settings | {"resolution": resolution, "augmented": augmented} | request.training
-                    work = float(schedule.epochs) * float(cell["train_images"]) + schedule.test_images / 3
+                    work = float(schedule.epochs) * train_images + test_images / 3
                     skip = _skip_mnist(request.budget, row.key, resolution, seed)
                     yield Draft(row.key, cell, seed, work * resolution**2, skip)
+
+
+def _at_most(there: tuple[int, int], train: int, test: int) -> tuple[int, int]:
+    """How many images there are to train and to test on, of those that a budget asks for."""
+    return min(train, there[0]), min(test, there[1])
 
 
 def _skip_mnist(budget: Budget, key: str, resolution: int, seed: int) -> str:
@@ -308,6 +318,8 @@ REDUCED_METHODS = ("wrn", "sicnn-vector", "dss-vector", "sesn-a", "sesn-b", "ses
 
 
 def _stl10_with(request: Request, schedule: STL10Schedule, rows: Iterable[Method]) -> Iterator[Draft]:
+    train_images, test_images = _at_most(request.stl10_counts, schedule.train_images, schedule.test_images)
+    schedule = schedule._replace(train_images=train_images, test_images=test_images)
     settings: dict[str, Scalar] = {"data": "stl10", "recipe": request.recipe, "rate": 0.1, **schedule._asdict()}
     work = float(schedule.epochs) * schedule.train_images + schedule.test_images / 3
     for row in request.chosen(rows):

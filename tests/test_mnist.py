@@ -17,7 +17,7 @@ from harness.data import mnist as mnist_module
 from harness.data.idx import read_idx
 from harness.data.labelled import LabelledImages
 from harness.data.mnist import OFFICIAL, embedded_digits, mnist, pool
-from harness.data.sources import mnist_source, status
+from harness.data.sources import digit_counts, mnist_source, status
 
 COUNTS = {"train": 30, "t10k": 20}
 
@@ -151,9 +151,12 @@ def test_files_are_preferred_and_embedded_digits_stand_in_only_where_none_are(
 ) -> None:
     monkeypatch.delenv("SESN_DATA", raising=False)
     assert mnist_source() == "embedded"
+    assert digit_counts("embedded") == (1500, 3000)
     assert mnist_source(tmp_path) == "embedded"
     monkeypatch.setenv("SESN_DATA", str(stored_mnist(tmp_path / "full")))
     assert mnist_source() == "mnist"
+    total = sum(COUNTS.values())
+    assert digit_counts("mnist") == (total * 3 // 10, total * 6 // 10)
     with pytest.raises(FileNotFoundError, match=r"nowhere does not exist; set \$SESN_DATA or give --data"):
         mnist_source(tmp_path / "nowhere")
 

@@ -57,6 +57,15 @@ def test_what_changes_a_training_result_changes_its_cell(change: dict[str, objec
     assert not before & {one.cell.id for one in plan(replace(base, **change), ["mnist-scale"])}  # type: ignore[arg-type]
 
 
+def test_a_prefix_of_a_data_set_makes_other_cells_and_smaller_budgets_do_not_care() -> None:
+    whole, prefix = Request("paper"), Request("paper", digit_counts=(1500, 3000), stl10_counts=(5000, 2000))
+    for key, counts in (("mnist-scale", (1500, 3000)), ("stl10", (5000, 2000)), ("stl10-reduced", (5000, 2000))):
+        cells = [one.cell for one in plan(prefix, [key])]
+        assert {(cell.settings["train_images"], cell.settings["test_images"]) for cell in cells} == {counts}
+        assert not {cell.id for cell in cells} & {one.cell.id for one in plan(whole, [key])}
+    assert plan(replace(whole, budget="smoke")) == plan(replace(prefix, budget="smoke"))
+
+
 def test_methods_that_were_not_asked_for_are_left_out() -> None:
     for one in plan(Request(methods=("cnn",)), ["mnist-scale", "parameters", "properties"]):
         assert one.cell.method == "cnn"

@@ -11,7 +11,7 @@ from typing import cast
 from harness.commands.ledger import Ledger, estimates, standing
 from harness.data.image_sets import IMAGE_SETS
 from harness.data.root import data_root
-from harness.data.sources import mnist_source, photograph_source, stl10_available
+from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
 from harness.machine import processor
 from harness.plan import Planned, Request, plan
 from harness.records import BUDGETS, Budget, Scalar
@@ -58,9 +58,10 @@ class Asked:
         training: dict[str, Scalar],
     ) -> Asked:
         """From the options as they are given."""
-        keys = tuple(key.strip() for text in methods or () for key in text.split(",") if key.strip())
+        named = ",".join(methods or ())
+        keys = tuple(key.strip() for key in named.split(",") if key.strip())
         # Nothing named must not mean everything: a script's variable may be empty.
-        require(bool(keys) or not methods, "methods", ",".join(methods or ()), "keys of methods", "leave it out for all")
+        require(bool(keys) or not methods, "methods", named, "keys of methods", "leave it out for all")
         known = cast(Budget, one_of("budget", budget, BUDGETS))
         return cls(tuple(experiments or ()), known, keys, recipe, data, images, rows, training)
 
@@ -69,15 +70,18 @@ class Asked:
         """The same as a request to the plan; whatever is wrong is said here."""
         if self.data is not None:
             data_root(self.data)
-        return Request(
+        digits, no_stl10 = mnist_source(self.data), stl10_available(self.data)
+        request = Request(
             self.budget,
             self.methods or None,
             known_recipe(self.recipe),
-            mnist_source(self.data),
+            digits,
             self._images(),
-            stl10_available(self.data),
+            no_stl10,
             self.training,
+            digit_counts(digits, self.data),
         )
+        return request if no_stl10 else replace(request, stl10_counts=stl10_counts(self.data))
 
     def _images(self) -> str:
         found = photograph_source(self.data)
