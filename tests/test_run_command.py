@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.commands.ledger import Estimates, Ledger, Total, standing
 from harness.plan import EXPERIMENTS, Planned
-from harness.records import Cell, Result
+from harness.records import Cell, Measurement, Result
 from harness.run.display import spoken
 from harness.run.runners import RUNNERS
 from harness.store.frame import load
@@ -103,6 +103,20 @@ def test_a_run_of_nothing_says_so(selftest: pytest.MonkeyPatch, tmp_path: Path) 
     assert ended.exit_code == 0, ended.output
     assert "nothing is left to do" in ended.stdout
     assert load(tmp_path)["reason"].tolist() == ["no data"]
+
+
+def test_checkpoints_of_stored_cells_are_removed_by_the_next_run(selftest: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are there if a run was killed after it had stored the rows."""
+    selftest.setenv("SELFTEST", cells({"plan": "no data"}))
+    done, unknown = Cell("selftest", 1, "smoke", "", {"number": 7}), tmp_path / ".checkpoints" / "0123456789abcdef"
+    with Writer(tmp_path) as writer:
+        writer.append(Result(done, "ok", (Measurement("delta", (1.0,)),)))
+    for folder in (left := tmp_path / ".checkpoints" / done.id, unknown):
+        folder.mkdir(parents=True)
+        (folder / "training.safetensors").write_bytes(b"")
+    assert invoke("run", "selftest", "--rows", tmp_path).exit_code == 0
+    assert not left.exists()
+    assert unknown.exists()
 
 
 # --- kill -9, Ctrl-C

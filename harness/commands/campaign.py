@@ -35,6 +35,7 @@ def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Cam
     with Writer(asked.rows) as writer:
         ledger = asked.ledger(len(workers), workers[0])
         store_skips(ledger.standings, asked.entries, writer)
+        sweep(where.scratch_folder, asked.entries)
         running = Campaign(ledger, asked.entries, writer, where.scratch_folder)
         running.run(engine, errors, quiet=quiet)
     return running
@@ -56,6 +57,13 @@ def store_skips(standings: Sequence[Standing], entries: Mapping[str, Entry], wri
 
 def _said(entry: Entry | None, reason: str) -> bool:
     return entry is not None and entry.status == "skipped" and entry.facts["reason"] == reason
+
+
+def sweep(scratch: Path, entries: Mapping[str, Entry]) -> None:
+    """Remove the checkpoints of cells whose rows are stored: a run that was killed between the two leaves them."""
+    for folder in scratch.iterdir() if scratch.is_dir() else ():
+        if folder.name in entries and entries[folder.name].status != "failed":
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tidy(scratch: Path, result: Result) -> None:
