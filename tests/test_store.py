@@ -119,6 +119,11 @@ def test_a_folder_that_is_not_there_is_an_empty_store(tmp_path: Path) -> None:
     assert finished(tmp_path / "none") == set()
 
 
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"`rows` \(='.*parameters\.jsonl'\) must be a folder"):
+        load(write(tmp_path, result(0)))
+
+
 def test_a_cell_that_was_run_again_counts_once(tmp_path: Path) -> None:
     write(tmp_path, result(0, status="failed", reason="it broke"), result(1))
     assert finished(tmp_path) == {result(1).cell.id}

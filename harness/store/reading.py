@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.store.lines import Entry, read
+from harness.store.lines import Entry, StoreError, read
 
 SUFFIX = ".jsonl"
 
 
 def files(rows: Path, experiments: Iterable[str] | None = None) -> list[Path]:
     """The files of the experiments, or of all; those that are not there are left out."""
+    if rows.exists() and not rows.is_dir():
+        raise StoreError(f"`rows` (={str(rows)!r}) must be a folder, and is a file; name the folder that it is in")
     if experiments is None:
         return sorted(rows.glob(f"*{SUFFIX}"))
     return [path for key in experiments if (path := rows / f"{key}{SUFFIX}").exists()]
