@@ -21,7 +21,7 @@ from harness.report.escapes import latex, markdown
 from harness.report.select import Selection, select
 from harness.report.tables import Entry, Table, absent, as_latex, as_markdown
 
-HOSTILE = r"<script>alert(1)</script> | \input{x} $x_1^2$ & 100% #1 ~ `code` **b** [l](javascript:x) é Ω {"
+HOSTILE = r"[2] <script>alert(1)</script> | \input{x} $x_1^2$ & 100% #1 ~ `code` **b** [l](javascript:x) é Ω {" + '"'
 
 
 def selections(results: Any) -> dict[str, Selection]:
@@ -158,8 +158,10 @@ def test_latex_compiles(every: dict[str, Selection], tmp_path: Path) -> None:
         "differences": marks.differences_table(marks.differences_frame(every)),
     }
     body = "\n".join(as_latex(table, f"{HOSTILE}.", [HOSTILE], key) for key, table in tables.items())
-    head = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
+    head = r"\documentclass{article}\usepackage{array,booktabs,graphicx,longtable}\begin{document}"
     (tmp_path / "all.tex").write_text(f"{head}\n{body}\n\\end{{document}}\n", encoding="ascii")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stdout[-2000:]
+    assert "too large for page" not in finished.stdout
+    assert "Overfull" not in finished.stdout

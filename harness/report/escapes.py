@@ -8,12 +8,15 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$])")
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{character: "\\" + character for character in "&%$#_{}"},
+    # At the beginning of a line of a table it would be an option of the command before.
+    "[": "{[}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
+    # \textquotedbl would need another font encoding than LaTeX's own.
+    '"': "''",
     "±": r"$\pm$",
     "×": r"$\times$",
     "→": r"$\to$",

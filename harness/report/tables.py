@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from harness.report.escapes import latex, markdown
 
 DASH = "—"
-#: A LaTeX table of more columns is shrunk to the width of the text.
-WIDE = 7
+#: A LaTeX table that is wider than the text is shrunk to it.
+FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ def as_markdown(table: Table, title: str, captions: Sequence[str]) -> str:
 
 
 def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> str:
-    r"""A `table` environment for \input; it needs the packages booktabs and graphicx."""
+    r"""A `table` environment for \input, or a `longtable` of sentences, which may break over pages.
+
+    The packages that it needs stand in its first line.
+    """
 
     def shown(entry: Entry) -> str:
         text = latex(entry.text)
@@ -89,20 +92,25 @@ def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> s
     for number, line in enumerate(table.lines):
         body += [r"\midrule"] if number in table.rules and number else []
         body.append(" & ".join(shown(entry) for entry in line) + r" \\")
-    columns = "".join(_columns(table))
-    tabular = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *body, r"\bottomrule"]
-    tabular.append(r"\end{tabular}")
-    if len(table.heading) > WIDE:
-        tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], tabular[-1] + "}"]
     notes = [rf"\par\footnotesize\textsuperscript{{{n}}} {latex(note)}" for n, note in enumerate(table.notes, 1)]
-    caption = rf"\caption{{{latex(title)} {' '.join(latex(line) for line in captions)}}}"
-    head = [r"% \usepackage{booktabs,graphicx}", r"\begin{table}", r"\centering", caption, rf"\label{{tab:{label}}}"]
-    return "\n".join([*head, *tabular, *notes, r"\end{table}"]) + "\n"
+    caption = rf"\caption{{{latex(title)} {' '.join(latex(line) for line in captions)}}}\label{{tab:{label}}}"
+    lines = _long(table, body, caption, notes) if table.words else _floating(table, body, caption, notes)
+    return "\n".join(lines) + "\n"
 
 
-def _columns(table: Table) -> list[str]:
-    """Numbers stand to the right; sentences share the width of the text."""
+def _floating(table: Table, body: list[str], caption: str, notes: list[str]) -> list[str]:
+    """Numbers stand to the right."""
+    columns = "l" + "r" * (len(table.heading) - 1)
+    tabular = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
+    head = [r"% \usepackage{booktabs,graphicx}", r"\begin{table}", r"\centering", caption]
+    return [*head, FITTING, *tabular[:-1], tabular[-1] + "}", *notes, r"\end{table}"]
+
+
+def _long(table: Table, body: list[str], caption: str, notes: list[str]) -> list[str]:
+    """Sentences share the width of the text, and are not stretched; the heading stands on every page."""
     count = len(table.heading)
-    if table.words:
-        return [rf"p{{{0.9 / count:.2f}\linewidth}}"] * count
-    return ["l", *["r"] * (count - 1)]
+    width = rf"p{{\dimexpr(\linewidth-{2 * (count - 1)}\tabcolsep)/{count}}}"
+    columns = rf"@{{}}*{{{count}}}{{>{{\raggedright\arraybackslash}}{width}}}@{{}}"
+    head = [r"% \usepackage{array,booktabs,longtable}", r"{\small", rf"\begin{{longtable}}{{{columns}}}"]
+    head += [rf"{caption} \\", r"\toprule", *body[:2], r"\endhead"]
+    return [*head, *body[2:], r"\bottomrule", r"\end{longtable}", *notes, "}"]
