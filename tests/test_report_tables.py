@@ -65,6 +65,11 @@ def test_the_best_is_bold_and_a_missing_run_is_a_dash_with_a_reason() -> None:
     assert by_name["SiCNN Scalar"][1] == absent("the paper gives its times only")
 
 
+def test_a_run_without_a_number_is_a_dash_with_a_reason() -> None:
+    table = errors.mnist_table(errors.mnist_frame(selections([mnist("cnn", 0, float("nan"))])))
+    assert table.lines[0][2] == absent("the run gave no number")
+
+
 def test_single_runs_on_stl10_are_compared_by_counting(every: dict[str, Selection]) -> None:
     frame = errors.stl10_frame("stl10")(every)
     line = frame[frame["method"].eq("wrn")].iloc[0]

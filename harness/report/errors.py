@@ -176,7 +176,7 @@ def _triple(cell: Any, column: Any) -> list[Entry]:
 
 def _rate(mean: float, deviation: float, best: float, reason: str) -> Entry:
     if math.isnan(mean):
-        return absent(reason)
+        return absent(reason or "the run gave no number")
     spread = f" ± {deviation:.2f}" if math.isfinite(deviation) else ""
     return Entry(f"{mean:.2f}{spread}", mean, bold=mean == best)
 
