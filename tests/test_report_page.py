@@ -106,7 +106,26 @@ def test_ids_are_unique_and_every_artefact_has_a_place(page: Page) -> None:
 def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
     text = (written / "index.html").read_text(encoding="utf-8").replace("&amp;", "&")
     for one in ARTEFACTS.values():
-        assert f"<code>{one.regenerate}</code>" in text
+        assert f"<code>{one.regenerate({})}</code>" in text
+
+
+def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) -> None:
+    depth = [result for result in synthetic.results("paper") if result.cell.experiment == "delta-depth"]
+    other = [result for result in synthetic.results("smoke") if result.cell.experiment == "delta-downscale"]
+    settings = {"data": "mnist", "recipe": "released", "epochs": 1, "resolution": 28, "augmented": False}
+    trained = synthetic.rows(Cell("mnist-scale", 1, "smoke", "cnn", settings), [Measurement("test_error", (2.0,))])
+    rows = synthetic.store(tmp_path / "rows", [*depth, *other, *trained])
+    text = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)["README.md"].decode()
+    commands = "sesn run delta-depth --budget paper && sesn run delta-downscale --budget smoke && "
+    assert f"Regenerate with `{commands}sesn run delta-interscale --budget lite && sesn report --only figure-2`" in text
+    assert "`sesn run mnist-scale --budget smoke --recipe released && sesn report --only mnist-scale`" in text
+
+
+def test_what_was_skipped_says_why_where_nothing_is_shown(tmp_path: Path) -> None:
+    cell = Cell("stl10", 1, "smoke", "wrn", {"data": "stl10", "recipe": "paper"})
+    rows = synthetic.store(tmp_path / "rows", synthetic.absent(cell, "skipped", "no folder of data sets was named"))
+    files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
+    assert b"stl10: 1 cell skipped: no folder of data sets was named" in files["index.html"]
 
 
 def test_captions_name_budget_repetitions_data_and_machine(written: Path) -> None:
@@ -239,7 +258,7 @@ def test_rows_of_a_retired_version_are_not_shown(tmp_path: Path) -> None:
     rows = synthetic.store(tmp_path / "rows", [result])
     files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
     assert "tables/mnist-scale.csv" not in files
-    assert b"Not shown: 1 cells of version 0" in files["index.html"]
+    assert b"Not shown: 1 cell of version 0" in files["index.html"]
 
 
 def test_a_file_of_a_newer_format_is_an_error_in_a_line(tmp_path: Path) -> None:

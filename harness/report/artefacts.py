@@ -66,12 +66,20 @@ class Artefact:
     @property
     def run(self) -> str:
         """The command that makes its rows, or nothing."""
-        return self.command or (f"sesn run {' '.join(self.experiments)} --budget lite" if self.experiments else "")
+        return self.run_with({})
 
-    @property
-    def regenerate(self) -> str:
-        """The commands that make it anew."""
-        return " && ".join(filter(None, (self.run, f"sesn report --only {self.id}")))
+    def run_with(self, options: Mapping[str, str]) -> str:
+        """The same with the options of each experiment."""
+        if self.command:
+            return self.command
+        together: dict[str, list[str]] = {}
+        for key in self.experiments:
+            together.setdefault(options.get(key, "--budget lite"), []).append(key)
+        return " && ".join(f"sesn run {' '.join(keys)} {words}" for words, keys in together.items())
+
+    def regenerate(self, options: Mapping[str, str]) -> str:
+        """The commands that make it anew from the same rows as before."""
+        return " && ".join(filter(None, (self.run_with(options), f"sesn report --only {self.id}")))
 
 
 _FIGURE_1 = (

@@ -122,8 +122,8 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
 
 def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
     section: dict[str, Any] = {
-        **{name: getattr(one.artefact, name) for name in ("id", "title", "kind", "run", "regenerate")},
-        **{"captions": one.captions, "notes": one.notes, "findings": one.findings, "empty": one.empty},
+        **{name: getattr(one.artefact, name) for name in ("id", "title", "kind", "run")},
+        **{name: getattr(one, name) for name in ("captions", "notes", "findings", "empty", "regenerate")},
         "files": [(path.rpartition(".")[2], path) for path in artefact_names(one)],
         "raw": [(key, folders.link(path)) for key in one.artefact.experiments if (path := folders.raw(key)).exists()],
         "table": one.table,

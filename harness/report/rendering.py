@@ -56,6 +56,7 @@ class Rendered:
     captions: tuple[str, ...]
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
+    regenerate: str
     drawing: Drawing | None = None
     table: Table | None = None
 
@@ -83,18 +84,25 @@ def _selection(material: Material, rows: Any, key: str) -> Selection:
 def _render(one: Artefact, selections: Mapping[str, Selection], figures: Mapping[str, Drawing]) -> Rendered:
     own = [selections[key] for key in one.experiments]
     notes = tuple(note for chosen in own for note in _notes(chosen))
+    again = one.regenerate({chosen.experiment: _options(chosen) for chosen in own if not chosen.empty})
     try:
         frame = one.frame(selections)
         if (own and all(chosen.empty for chosen in own)) or not len(frame):
             missing = Finding("missing", f"{one.title}: nothing has been measured; run {one.run}")
-            return Rendered(one, frame, (one.caption,), notes, (missing,))
+            return Rendered(one, frame, (one.caption,), notes, (missing,), again)
         captions = (one.caption, *(_context(chosen) for chosen in own if not chosen.empty), *one.extra(frame))
         findings = tuple(_with_budget(finding, own) for finding in one.says(frame))
         table = one.table(frame) if one.table else None
         drawing = one.draw(frame) if one.draw else figures.get(one.id)
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise ValueError(f"{one.id} cannot be made from these rows: {type(error).__name__}: {error}") from error
-    return Rendered(one, frame, captions, notes, findings, drawing, table)
+    return Rendered(one, frame, captions, notes, findings, again, drawing, table)
+
+
+def _options(chosen: Selection) -> str:
+    """What `sesn run` must be told to run the same cells."""
+    words = [f"--budget {chosen.facts['budget']}"] if "budget" in chosen.facts else []
+    return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
 
 
 def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
@@ -149,9 +157,11 @@ def _data_words(facts: Mapping[str, Any]) -> Iterator[str]:
 def _notes(chosen: Selection) -> Iterator[str]:
     yield from (f"Not shown: {line}." for line in chosen.left_out)
     if len(chosen.absent) and "status" in chosen.absent:
-        failed = chosen.absent[chosen.absent["status"].eq("failed")]
-        for reason, count in Counter(map(str, failed["reason"])).items():
-            yield f"{chosen.experiment}: {count} cells failed: {reason}"
+        # What was skipped has a footnote in the table; where there is none, its reason must stand somewhere.
+        told = ("failed", "skipped") if chosen.empty else ("failed",)
+        lines = chosen.absent[chosen.absent["status"].isin(told)][["status", "reason"]].itertuples(index=False)
+        for (status, reason), count in Counter(lines).items():
+            yield f"{chosen.experiment}: {count} {'cells' if count > 1 else 'cell'} {status}: {reason}"
 
 
 def summary(every: list[Rendered]) -> dict[Verdict, list[tuple[str, str]]]:

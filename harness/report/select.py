@@ -98,7 +98,8 @@ def select(rows: Any, paper: Any, experiment: str, version: int | None = None) -
     groups = _groups(good, experiment)
     ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted))
     chosen = [key for key in ranked if dict(key)["version"] == wanted][:1]
-    left_out = tuple(_describe(dict(key), len(groups[key])) for key in ranked if key not in chosen)
+    shown_key = dict(chosen[0]) if chosen else {}
+    left_out = tuple(_describe(dict(key), len(groups[key]), shown_key) for key in ranked if key not in chosen)
     if not chosen:
         return Selection(experiment, good[:0], bad, published, left_out=left_out)
     shown = good[good["cell"].isin(groups[chosen[0]])]
@@ -158,10 +159,12 @@ def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int) -> tuple[Any
     )
 
 
-def _describe(key: dict[str, Any], cells: int) -> str:
+def _describe(key: dict[str, Any], cells: int, shown: dict[str, Any]) -> str:
+    """Where the cells were run, on which data, and the settings that keep them apart from those that are shown."""
     place = f"version {key['version']}, {key['budget']} budget, {key['machine']} ({key['device']})"
-    settings = ", ".join(f"{name}={value}" for name, value in key.items() if name in (*DATA_SETTINGS, "recipe"))
-    return f"{cells:,} cells of {place}" + (f", {settings}" if settings else "")
+    apart = {name for name, value in key.items() if name in shown and shown[name] != value and name not in BASE}
+    settings = [f"{name}={value}" for name, value in key.items() if name in ALWAYS or name in apart]
+    return f"{cells:,} {'cells' if cells > 1 else 'cell'} of {', '.join([place, *settings])}"
 
 
 def _only(column: Any) -> Any:
