@@ -179,6 +179,13 @@ CORRUPT = {
     "text for a number": (b'{"cell":"x","metric":"delta","at":{},"values":["many"]}\n', "no number"),
     "no values": (b'{"cell":"x","metric":"delta","at":{},"values":[]}\n', "list of numbers"),
     "a truth value": (b'{"cell":"x","metric":"delta","at":{},"values":[true]}\n', "no number"),
+    "too large a number": (b'{"cell":"x","metric":"delta","at":{},"values":[1%s]}\n' % (b"0" * 400), "too large"),
+    "too deep": (b"[" * 100_000 + b"\n", "recursion"),
+    "a column's name": (b'{"cell":"x","metric":"delta","at":{"value":2},"values":[1]}\n', "names of columns: value"),
+    "another format": (
+        encode(result(0)).replace(b'"format":1', b'"format":"1"'),
+        "must be one of 0, 1",
+    ),
     "another budget": (encode(result(0)).replace(b"smoke", b"smoky"), "settings are those of"),
     "another status": (encode(result(0)).replace(b'"status":"ok"', b'"status":"fine"'), "`status` must be"),
     "another source": (encode(result(0)).replace(b"measured", b"invented"), "`source` must be"),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.records import BUDGETS, SOURCES, STATUSES, Cell, Result
+from harness.records import BUDGETS, CORE, SOURCES, STATUSES, Cell, Result
 
 #: Raised when lines change their meaning; READERS then keeps the reader of the older ones.
 FORMAT = 1
@@ -27,6 +27,8 @@ FORMAT = 1
 FACTS = ("source", "status", "reason", "code", "machine", "torch", "device", "threads", "started", "seconds")
 #: json.loads would look for the encoding of every line.
 _decode = json.JSONDecoder().decode
+#: A coordinate of such a name would replace the column.
+_RESERVED = frozenset(CORE) - {"method"}
 #: Strict JSON has no such numbers.
 _NO_JSON = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -136,7 +138,7 @@ def _parse(path: Path, data: bytes) -> Contents:
                 pending, end = [], position
             else:
                 pending.append(fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             if is_last and isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
                 break
             raise _corrupt(path, number, error) from error
@@ -164,20 +166,19 @@ def _fields(line: bytes, pending: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _check_values(fields: dict[str, Any]) -> None:
     """Convert a line of values in place; the texts of numbers that JSON lacks become numbers."""
-    if not isinstance(fields["metric"], str) or not isinstance(fields["at"], dict):
+    metric, at, values = fields["metric"], fields["at"], fields["values"]
+    if not isinstance(metric, str) or not isinstance(at, dict):
         raise ValueError("`metric` must be a text and `at` an object")
-    values = fields["values"]
+    if not _RESERVED.isdisjoint(at):
+        raise ValueError(f"`at` must not have the names of columns: {', '.join(sorted(_RESERVED & at.keys()))}")
     if not isinstance(values, list) or not values:
         raise ValueError("`values` must be a list of numbers")
-    fields["values"] = values if all(map(_is_number, values)) else [_decoded(value) for value in values]
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is float or type(value) is int
+    if set(map(type, values)) != {float}:
+        fields["values"] = [_decoded(value) for value in values]
 
 
 def _decoded(value: Any) -> float:
-    if _is_number(value):
+    if type(value) in (float, int):
         return float(value)
     if isinstance(value, str) and value in _NO_JSON:
         return _NO_JSON[value]
@@ -185,6 +186,8 @@ def _decoded(value: Any) -> float:
 
 
 def _entry(path: Path, fields: dict[str, Any], pending: list[dict[str, Any]]) -> Entry:
+    if fields["format"] not in tuple(READERS):
+        raise ValueError(f"`format` (={fields['format']!r}) must be one of {', '.join(map(str, READERS))}")
     entry = READERS[fields["format"]](fields, pending)
     checks: tuple[tuple[bool, str], ...] = (
         (entry.cell.id == fields["cell"], f"its settings are those of cell {entry.cell.id}"),
