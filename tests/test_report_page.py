@@ -103,6 +103,12 @@ def test_ids_are_unique_and_every_artefact_has_a_place(page: Page) -> None:
     assert set(ARTEFACTS) <= set(page.ids)
 
 
+def test_the_words_of_the_summary_are_explained_before_it(written: Path) -> None:
+    for name, heading in (("index.html", "<h3>"), ("README.md", "### ")):
+        text = (written / name).read_text(encoding="utf-8")
+        assert text.index("Δ, the equivariance error, compares two orders") < text.index(heading)
+
+
 def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
     text = (written / "index.html").read_text(encoding="utf-8").replace("&amp;", "&")
     for one in ARTEFACTS.values():

@@ -19,6 +19,14 @@ from harness.report.rendering import Material, Rendered, rendered, summary
 from harness.report.tables import as_latex, as_markdown
 
 FIGURES = ("svg", "pdf", "png")
+#: What a reader needs to know before the summary.
+WORDS = (
+    "Δ, the equivariance error, compares two orders: rescale the image and apply the network, or apply the network and "
+    "rescale its output. It is the squared distance of the two results relative to their size: 0 means that they "
+    "agree. Published windows are kernels cut off as in the released networks; wide windows reach to 4.5 σ.",
+    "The budget of a run stands in brackets: smoke only shows that everything works, lite is what two cores can do in "
+    "hours, paper is as published.",
+)
 #: Folders that other commands write, what is in them, and how to write them again.
 OTHERS = {
     "first-look": (
@@ -113,6 +121,7 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
     return {
         "artefacts": [_section(one, files, folders) for one in every],
         "summary": {VERDICTS[verdict]: lines for verdict, lines in summary(every).items()},
+        "words": WORDS,
         "notes": notes,
         "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
         "others": [(name, *words) for name, words in OTHERS.items() if (out / name / words[2]).exists()],
