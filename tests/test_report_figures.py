@@ -18,7 +18,7 @@ from harness.commands.report import material
 from harness.drawing import SMALL
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
-from harness.report import delta, kernels, training
+from harness.report import delta, kernels, training, waterfall
 from harness.report.artefacts import ARTEFACTS
 from harness.report.rendering import Rendered, rendered
 from harness.report.select import Selection, select
@@ -227,3 +227,11 @@ def test_frame_of_the_error_budget(shown: dict[str, Rendered]) -> None:
     assert frame["observed"].iloc[0] - (frame["before"] - frame["after"]).sum() == pytest.approx(
         frame["remainder"].iloc[0], abs=1e-12
     )
+
+
+def test_a_share_of_more_than_all_is_explained(shown: dict[str, Rendered]) -> None:
+    frame: Any = shown["error-budget"].frame
+    (finding,) = waterfall.budget_says(frame.assign(share=[1.36, *[0.0] * (len(frame) - 1)]))
+    assert "(share 136%; more than all of it, since other steps raise it)" in finding.text
+    (finding,) = waterfall.budget_says(frame.assign(share=[0.5, *[0.0] * (len(frame) - 1)]))
+    assert "(share 50%)" in finding.text

@@ -104,6 +104,20 @@ def test_configurations_say_whether_counts_round_to_the_printed_ones(every: dict
     ]
 
 
+def test_a_published_count_with_unused_parameters_says_so() -> None:
+    def counted(method: str, recipe: str, total: float, used: float) -> Result:
+        cell = Cell("parameters", 1, "lite", method, {"network": "stl10", "recipe": recipe})
+        found = (Measurement("parameters", (total,)), Measurement("parameters_used", (used,)))
+        return Result(cell, "ok", found, "", synthetic.PROVENANCE, synthetic.STARTED, 1.0)
+
+    rows = [counted("ss-cnn", "paper", 10.3e6, 10.3e6), counted("ss-cnn", "released", 10.8e6, 10.3e6)]
+    rows += [counted("dss-vector", recipe, 10.94e6, 10.94e6) for recipe in ("paper", "released")]
+    (finding,) = marks.configuration_says("stl10")(marks.configuration_frame("stl10")(selections(rows)))
+    assert finding.verdict == "not reproduced"
+    assert "DSS (10,940,000; the paper's 11.0 M) and " in finding.text
+    assert "SS-CNN (10,300,000; the paper's 10.8 M includes 500,000 that are never used)" in finding.text
+
+
 def test_table_1_shows_every_mark_of_the_paper(every: dict[str, Selection]) -> None:
     frame = marks.properties_frame(every)
     table = marks.properties_table(frame)

@@ -134,10 +134,19 @@ def _printed(value: float) -> str:
     return f"{value / 1e6:.1f} M" if value >= 1e6 else f"{value / 1e3:.0f} K"
 
 
-def _within_rounding(line: dict[str, Any]) -> str:
+def _within_rounding(line: dict[str, Any], which: str = "parameters") -> str:
     """The paper prints thousands, or tenths of millions."""
     half = 50_000 if line["paper"] >= 1e6 else 500
-    return "in" if abs(line["parameters"] - line["paper"]) <= half else "out"
+    return "in" if abs(line[which] - line["paper"]) <= half else "out"
+
+
+def _why(line: dict[str, Any]) -> str:
+    """The count, and whether that of the released network, with parameters that it never uses, is the published one."""
+    words = f"{int(line['parameters']):,}; the paper's {_printed(line['paper'])}"
+    unused = line["released"] - line["released_used"]
+    if unused > 0 and _within_rounding(line, "released") == "in":
+        words += f" includes {int(unused):,} that are never used"
+    return words
 
 
 def configuration_says(network: str) -> Callable[[Any], list[Finding]]:
@@ -156,7 +165,7 @@ def _counts(frame: Any, network: str) -> Iterator[Finding]:
     wrong = [line for line in known if _within_rounding(line) == "out"]
     name = {"mnist": "MNIST-scale", "stl10": "STL-10"}[network]
     text = f"{len(known) - len(wrong)} of {len(known)} parameter counts on {name} round to the published ones"
-    others = [f"{line['label']} ({int(line['parameters']):,})" for line in wrong]
+    others = [f"{line['label']} ({_why(line)})" for line in wrong]
     yield claim(not others, text + (f"; not {listed(others)}." if others else "."))
     other_scales = [
         f"{METHODS[line['method']].label_on(network)} ({line['scales']:g}, paper {line['scales_paper']:g})"

@@ -45,9 +45,10 @@ def budget_says(frame: Any) -> list[Finding]:
         return []
     shares = frame.groupby("cause", sort=False)["share"].sum()
     first = frame.iloc[0]
+    why = "; more than all of it, since other steps raise it" if shares.max() > 1 else ""
     text = (
         f"Of two layers with the published STL-10 kernels, observed Δ {number(first['observed'])} at downscale "
-        f"{first['downscale']:.3g}, the largest cause is the {shares.idxmax()} (share {shares.max():.0%}); "
+        f"{first['downscale']:.3g}, the largest cause is the {shares.idxmax()} (share {shares.max():.0%}{why}); "
         f"{number(first['remainder'])} remains when every cause is off, beside a floor of {number(first['floor'])}."
     )
     return [Finding("measured", text)]
