@@ -16,6 +16,8 @@ import pytest
 from harness.methods import METHODS
 from harness.paper import published
 from harness.plan import EXPERIMENTS
+from sesn import ScaleGrid, basis_a
+from sesn.models.steerable import DESIGNS, RELEASED
 
 SOURCE = os.environ.get("SESN_PAPER", "")
 #: The rows of each table by their printed names.
@@ -204,3 +206,12 @@ def test_spreads_are_over_six_realisations() -> None:
     rows = of("mnist-scale").dropna(subset=["method"])
     assert set(rows["realisations"]) == {6}
     assert all(math.isfinite(value) and value > 0 for value in rows["standard_deviation"])
+
+
+def test_windows_among_the_differences_are_those_of_the_networks() -> None:
+    grids = [ScaleGrid.geometric(design.smallest, 1.41, 3) for design in DESIGNS.values()]
+    bases = [*(kernels.basis() for kernels in RELEASED.values()), *(basis_a(grid, 7, 3) for grid in grids)]
+    cuts = [box // 2 / sigma for basis in bases for box, sigma in zip(basis.boxes, basis.grid, strict=True)]
+    rows = of("differences")
+    (text,) = rows[rows["where"].eq("Windows of the kernels")]["in_release"]
+    assert f"cut off at {min(cuts):.1f} to {max(cuts):.1f} sigma" in text
