@@ -191,7 +191,12 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str, str]] = [
     ({"padding_mode": "reflect"}, ValueError, "`padding_mode` (='reflect')", "'zeros', 'circular'"),
     ({"algorithm": "fft"}, ValueError, "`algorithm` (='fft')", "'auto', 'dense', 'separable', 'spectral'"),
     ({"basis": torch.ones(4, 3, 7, 7)}, TypeError, "`basis`", "a SteerableBasis"),
-    ({"basis": ANY, "algorithm": "separable"}, ValueError, "`algorithm` (='separable')", "use 'dense', 'spectral' or 'auto'"),
+    (
+        {"basis": ANY, "algorithm": "separable"},
+        ValueError,
+        "`algorithm` (='separable')",
+        "use 'dense', 'spectral' or 'auto'",
+    ),
 ]
 
 
