@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
+from harness.plan import Request, plan
 from harness.records import Cell, Result
-from harness.run.display import Bars, Lines
+from harness.run.display import Bars, Lines, short_names
 
 CELLS = [Cell("selftest", 1, "smoke", "", {"do": "[bold]"}, seed) for seed in range(2)]
 
@@ -33,6 +35,32 @@ def test_a_terminal_shows_each_running_cell_and_all_of_them() -> None:
     for word in ("all cells", "0/2", "left: 3 min", "selftest: do=[bold], seed=1", "50%", "epoch 3"):
         assert word in text
     assert "failed, 0.5 s: selftest: do=[bold], seed=1 (RuntimeError: [red])" in text
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_the_longest_names_leave_room_for_bars_and_the_time_left(width: int) -> None:
+    file = io.StringIO()
+    cells = [one.cell for one in plan(Request("lite"), ["mnist-scale", "delta-depth"])]
+    bars = Bars(Console(file=file, force_terminal=True, width=width), 1234, lambda: "≥ 3.5 days")
+    with bars as view:
+        for cell in cells[:1] + cells[-1:]:
+            view.started(cell)
+            view.progressed(cell, 0.5, "epoch 12/60, loss 0.123")
+        view._progress.refresh()
+    last = file.getvalue().rpartition("all cells")[2]
+    for word in ("0/1234", "left: ≥ 3.5 days", "50%", "epoch 12/60, loss 0.123"):
+        assert word in last
+
+
+def test_short_names_say_what_distinguishes_a_cell() -> None:
+    common = {"data": "mnist", "epochs": 3}
+    two = [Cell("mnist-scale", 1, "lite", "cnn", {**common, "augmented": augmented}) for augmented in (False, True)]
+    other = Cell("parameters", 1, "lite", "wrn", {"network": "stl10"}, seed=4)
+    assert list(short_names([*two, other]).values()) == [
+        "mnist-scale cnn, augmented=False",
+        "mnist-scale cnn, augmented=True",
+        "parameters wrn",
+    ]
 
 
 def test_elsewhere_there_is_a_line_for_each_cell() -> None:

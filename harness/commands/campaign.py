@@ -18,7 +18,7 @@ from harness.commands.ledger import Ledger, Standing, Total
 from harness.machine import provenance_with_code
 from harness.plan import EXPERIMENTS, Planned
 from harness.records import Cell, Result
-from harness.run.display import Bars, Display, Lines, spoken
+from harness.run.display import Bars, Display, Lines, short_names, spoken
 from harness.run.runners import RUNNERS
 from harness.run.work import Task, now
 from harness.store.lines import Entry
@@ -95,12 +95,17 @@ class Campaign:
     def run(self, engine: Engine, errors: Console, *, quiet: bool) -> None:
         """Carry out all that is to do."""
         to_do, begun = tasks(self.ledger.to_do), time.monotonic()
-        shown = Bars if errors.is_terminal and not quiet else Lines
-        with shown(errors, len(to_do), self.left, quiet=quiet) as display:
+        with self._shown(errors, quiet=quiet) as display:
             self.display = display
             if to_do:
                 engine.run(to_do, self)
         self.seconds = time.monotonic() - begun
+
+    def _shown(self, errors: Console, *, quiet: bool) -> Display:
+        cells = [one.cell for one in self.ledger.to_do]
+        if errors.is_terminal and not quiet:
+            return Bars(errors, len(cells), self.left, names=short_names(cells))
+        return Lines(errors, len(cells), self.left, quiet=quiet)
 
     def started(self, cell: Cell) -> None:
         """Note it."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn
+from rich.table import Column
 
 from harness.records import Cell, Result
 
@@ -18,6 +19,8 @@ Left = Callable[[], str]
 COLOURS = {"ok": "green", "failed": "red", "skipped": "yellow"}
 #: Seconds for which the time left is not worked out anew.
 FRESH = 1.0
+#: Characters: of a bar; of a cell's name at least; of all that stands beside it ("epoch 12/60, loss 0.123" the most).
+BAR, LEAST_NAME, BESIDE_NAME = 16, 12, 60
 
 
 def spoken(seconds: float | None) -> str:
@@ -29,6 +32,21 @@ def spoken(seconds: float | None) -> str:
             count = seconds / unit
             return f"{count:.1f} {name}" if name != "min" and count < 10 else f"{count:.0f} {name}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def short_names(cells: Sequence[Cell]) -> dict[str, str]:
+    """For a bar: the method and those settings in which a cell differs from others of its experiment."""
+    seen: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for cell in cells:
+        for name, value in (*cell.settings.items(), ("seed", cell.seed)):
+            seen[cell.experiment, name].add(value)
+
+    def short(cell: Cell) -> str:
+        told = [f"{name}={value}" for name, value in cell.settings.items() if len(seen[cell.experiment, name]) > 1]
+        told += [f"seed={cell.seed}"] if len(seen[cell.experiment, "seed"]) > 1 else []
+        return ", ".join(filter(None, (f"{cell.experiment} {cell.method}".strip(), *told)))
+
+    return {cell.id: short(cell) for cell in cells}
 
 
 class Display(Protocol):
@@ -82,14 +100,26 @@ class Lines:
 
 
 class Bars:
-    """A bar for all cells, with the time left, and one for each that runs; failures are printed above."""
+    """A bar for all cells, with the time left, and one for each that runs; failures are printed above.
 
-    def __init__(self, console: Console, total: int, left: Left, *, quiet: bool = False) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
-        self._progress = Progress(
-            *columns, _Count(), TextColumn("{task.fields[note]}"), console=console, transient=True, disable=quiet
-        )
-        self._left = _Fresh(left)
+    `names` are what running cells are called, by id; by default their titles.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        total: int,
+        left: Left,
+        *,
+        quiet: bool = False,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        # The only column that gives way: a title would push the bars and the time left off the screen.
+        name = Column(no_wrap=True, overflow="ellipsis", max_width=max(LEAST_NAME, console.width - BESIDE_NAME))
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False, table_column=name))
+        others = (BarColumn(BAR), TaskProgressColumn(), _Count(), TextColumn("{task.fields[note]}"))
+        self._progress = Progress(*columns, *others, console=console, transient=True, disable=quiet)
+        self._left, self._names = _Fresh(left), names or {}
         self._bars: dict[str, TaskID] = {}
         self._all = self._progress.add_task("all cells", total=total, note="")
         self._done: Counter[str] = Counter()
@@ -105,7 +135,8 @@ class Bars:
 
     def started(self, cell: Cell) -> None:
         """Add its bar."""
-        self._bars[cell.id] = self._progress.add_task(cell.title, total=1.0, note="")
+        name = self._names.get(cell.id, cell.title)
+        self._bars[cell.id] = self._progress.add_task(name, total=1.0, note="")
 
     def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
         """Move its bar."""
