@@ -170,6 +170,12 @@ def test_frame_of_delta_along_training(runs: dict[str, Selection]) -> None:
     assert set(frame["of"]) == {"trunk"}
 
 
+def test_delta_along_training_leaves_out_the_best_epoch_of_one_realisation() -> None:
+    common = {0: (0.1, 0.3), 4: (0.4, 0.8)}
+    found = selections(run("cnn", 0, 4.0, 2.0, common), run("cnn", 1, 3.0, 3.0, {**common, 3: (0.2, 0.4)}))
+    assert training.delta_frame(found)["epoch"].to_list() == [0, 4]
+
+
 def test_frame_of_delta_against_accuracy_takes_the_tested_weights(runs: dict[str, Selection]) -> None:
     (line,) = training.accuracy_frame(runs).to_dict("records")
     # Realisation 0 was tested after its first epoch (0.2, 0.4), realisation 1 after its second (0.4, 0.8).

@@ -41,7 +41,13 @@ def delta_frame(selections: Mapping[str, Selection]) -> Any:
     """Delta by epoch over images and realisations, of the scores and of the last map."""
     keys = ["of", "method", *SETTING, "epoch"]
     rows = _delta_rows(selections[EXPERIMENT])
-    return summarised(rows, keys) if len(rows) else _nothing(keys)
+    return summarised(_in_all_realisations(rows, keys), keys) if len(rows) else _nothing(keys)
+
+
+def _in_all_realisations(rows: Any, keys: list[str]) -> Any:
+    """Without the best epoch of one realisation alone: the curve would jump from all of them to that one and back."""
+    there, every = (rows.groupby(by, observed=True)["cell"].transform("nunique") for by in (keys, keys[:-1]))
+    return rows[there.eq(every)]
 
 
 def _delta_rows(chosen: Selection) -> Any:
