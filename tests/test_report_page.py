@@ -299,6 +299,15 @@ def test_another_json_is_no_error_budget(tmp_path: Path) -> None:
     assert "must be what `sesn budget --json` writes" in result.output
 
 
+def test_dollars_in_an_error_budget_are_no_formula(tmp_path: Path) -> None:
+    document = json.loads(BUDGET.read_text(encoding="utf-8"))
+    document["settings"]["target"] = document["budget"]["steps"][0]["cause"] = r"$\frac{$"
+    strange = tmp_path / "strange.json"
+    strange.write_text(json.dumps(document), encoding="utf-8")
+    result = invoke("--out", tmp_path / "out", "--error-budget", strange, "--only", "error-budget")
+    assert result.exit_code == 0, result.output
+
+
 def test_one_panel_alone_can_be_drawn(tmp_path: Path) -> None:
     only = [result for result in synthetic.results() if result.cell.experiment == "delta-interscale"]
     rows = synthetic.store(tmp_path / "rows", only)

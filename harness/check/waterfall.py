@@ -31,12 +31,12 @@ def draw_budget(budget: Budget, title: str = "") -> Figure:
         _dot(axes, last, max(budget.remainder, least))
         axes.axvline(max(budget.floor, least), color=GREY, ls=":", lw=1, zorder=0)
         axes.annotate("floor", (max(budget.floor, least), -0.75), color="0.35", ha="center", va="bottom", fontsize=7)
-        axes.set_yticks(range(last + 1), ["observed", *labels, "remainder"])
+        axes.set_yticks(range(last + 1), ["observed", *labels, "remainder"], parse_math=False)
         axes.set_ylim(last + 0.6, -0.8)
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"equivariance error Δ, downscale {1 / budget.factor:.3g}")
         if title:
-            figure.suptitle(title, fontsize=8)
+            figure.suptitle(title, fontsize=8, parse_math=False)  # a name may have dollars
     return figure
 
 
