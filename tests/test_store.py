@@ -206,6 +206,14 @@ def test_a_corrupt_line_is_an_error_with_its_place_and_a_remedy(tmp_path: Path, 
             use(tmp_path)
 
 
+@pytest.mark.parametrize("lines", [b'{"a":1},{"b":2}\n', b'{"a":\n1}\n', b'{"a":"x\ny"}\n', b'0\n{"a":1},0\n'])
+def test_lines_that_are_only_json_together_are_corrupt(tmp_path: Path, lines: bytes) -> None:
+    path = write(tmp_path, result(0))
+    path.write_bytes(lines + path.read_bytes())
+    with pytest.raises(StoreError, match=r"jsonl:1: "):
+        load(tmp_path)
+
+
 def test_a_corrupt_file_is_not_written_to(tmp_path: Path) -> None:
     path = write(tmp_path, result(0))
     damaged = b"nonsense\n" + path.read_bytes()
@@ -337,7 +345,8 @@ def many(cells: int, lines: int, values: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("cells", "lines", "values"), [(20, 50, 100), pytest.param(200, 50, 100, marks=pytest.mark.slow)]
+    ("cells", "lines", "values"),
+    [(20, 50, 100), (1, 1, 100_000), (100, 1000, 1), pytest.param(200, 50, 100, marks=pytest.mark.slow)],
 )
 def test_a_million_rows_load_within_ten_seconds(tmp_path: Path, cells: int, lines: int, values: int) -> None:
     (tmp_path / "delta-depth.jsonl").write_bytes(many(cells, lines, values))

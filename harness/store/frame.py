@@ -85,10 +85,10 @@ def _extra_columns(
     places = {name: None for line in lines for name in line.at if name != "method"}
 
     def values(name: str) -> list[Any]:
+        of_cells = [entry.cell.settings.get(name) for entry in entries]
         if name not in places:
-            return [entries[owner].cell.settings.get(name) for owner in owners]
-        pairs = zip(owners, lines, strict=True)
-        return [line.at.get(name, entries[owner].cell.settings.get(name)) for owner, line in pairs]
+            return [of_cells[owner] for owner in owners]
+        return [line.at.get(name, of_cells[owner]) for owner, line in zip(owners, lines, strict=True)]
 
     return {name: _column(values(name), of_line) for name in settings | places}
 

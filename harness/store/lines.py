@@ -128,13 +128,15 @@ def _parse(path: Path, data: bytes) -> Contents:
     pending: list[dict[str, Any]] = []
     end = position = 0
     lines = data.split(b"\n")
+    objects = _all_at_once(lines)
     for number, line in enumerate(lines, 1):
         is_last = number == len(lines)
         position += len(line) + (not is_last)
         if not line.strip():
             continue
         try:
-            fields = _fields(line, pending)
+            fields = objects[number - 1] if objects else _decode(line.decode())
+            _check(fields, pending)
             if "format" in fields:
                 entries.append(_entry(path, fields, pending))
                 pending, end = [], position
@@ -155,15 +157,23 @@ def _corrupt(path: Path, number: int, error: Exception) -> StoreError:
     )
 
 
-def _fields(line: bytes, pending: list[dict[str, Any]]) -> dict[str, Any]:
-    fields = _decode(line.decode())
+def _all_at_once(lines: list[bytes]) -> list[Any] | None:
+    """What every line says, in half the time; None where one cannot be read, and which one will be found out."""
+    try:
+        joined = b"\n,".join(line if line.strip() else b"0" for line in lines)
+        objects: list[Any] = _decode(f"[{joined.decode()}]")
+    except (ValueError, RecursionError):
+        return None
+    return objects if len(objects) == len(lines) else None
+
+
+def _check(fields: Any, pending: list[dict[str, Any]]) -> None:
     if not isinstance(fields, dict):
         raise ValueError("it is no object")
     if pending and fields["cell"] != pending[0]["cell"]:
         raise ValueError(f"cell {fields['cell']} begins before cell {pending[0]['cell']} is closed")
     if "format" not in fields:
         _check_values(fields)
-    return fields
 
 
 def _check_values(fields: dict[str, Any]) -> None:
