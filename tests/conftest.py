@@ -1,8 +1,9 @@
-"""Hypothesis profiles, and the devices that tensor tests run on."""
+"""Hypothesis profiles, the devices that tensor tests run on, and where real data lie."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,3 +27,14 @@ def devices() -> list[str]:
 def device(request: pytest.FixtureRequest) -> torch.device:
     """Every torch device present, one after the other."""
     return torch.device(request.param)
+
+
+@pytest.fixture
+def real_mnist() -> Path:
+    """The folder of data sets, where it holds MNIST."""
+    from harness.data.sources import mnist_source
+
+    root = Path(os.environ.get("SESN_DATA", ""))
+    if not os.environ.get("SESN_DATA") or mnist_source(root) != "mnist":
+        pytest.skip("no MNIST under $SESN_DATA")
+    return root

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import struct
 from pathlib import Path
 
@@ -223,14 +222,6 @@ def test_a_digest_follows_pixels_and_labels() -> None:
 
 
 # --- the real thing
-
-
-@pytest.fixture
-def real_mnist() -> Path:
-    root = Path(os.environ.get("SESN_DATA", ""))
-    if not os.environ.get("SESN_DATA") or mnist_source(root) != "mnist":
-        pytest.skip("no MNIST under $SESN_DATA")
-    return root
 
 
 @pytest.mark.realdata

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -30,7 +29,6 @@ from harness.data.mnist_scale import (
     sizes_for,
     split,
 )
-from harness.data.sources import mnist_source
 
 SIZES = Sizes(train=60, val=20, test=120)
 
@@ -241,14 +239,6 @@ def test_nothing_is_left_of_a_maker_that_fails(tmp_path: Path) -> None:
 
 
 # --- the real thing
-
-
-@pytest.fixture
-def real_mnist() -> Path:
-    root = Path(os.environ.get("SESN_DATA", ""))
-    if not os.environ.get("SESN_DATA") or mnist_source(root) != "mnist":
-        pytest.skip("no MNIST under $SESN_DATA")
-    return root
 
 
 @pytest.mark.realdata

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from harness.data.photographs import NAME, photographs
 from harness.machine import provenance
+from harness.run.sweep_networks import CopiedAlongScale
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
 from sesn.basis import ProfilePairs
 from sesn.resample import RESAMPLERS
@@ -73,26 +74,19 @@ def windows(images: Tensor) -> list[dict[str, Any]]:
     return rows
 
 
-class _Copied(nn.Module):
-    """An image copied along the scale axis, then one interscale layer: truncation and nothing else."""
-
-    def __init__(self, extent: int, seed: int) -> None:
-        super().__init__()
-        basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
-        self.conv = ScaleConv(3, CHANNELS, basis, interscale=extent, bias=False)
-        _draw_weights(self.conv, seed)
-
-    def forward(self, image: Tensor) -> Tensor:
-        """Image to field."""
-        scales = len(self.conv.grid)
-        return self.conv(image[:, :, None].expand(-1, -1, scales, -1, -1))  # type: ignore[no-any-return]
+def _copied(extent: int, seed: int) -> nn.Module:
+    """The layer whose truncation is measured, with random weights."""
+    basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
+    layer = ScaleConv(3, CHANNELS, basis, interscale=extent, bias=False)
+    _draw_weights(layer, seed)
+    return CopiedAlongScale(layer).eval()
 
 
 def truncation(images: Tensor) -> list[dict[str, Any]]:
     """Delta over all partnered channels and over the valid ones, against the interscale extent."""
     rows = []
     for extent in EXTENTS:
-        errors = [equivariance_error(_Copied(extent, seed).eval(), images, 1 / STEP) for seed in range(DRAWS)]
+        errors = [equivariance_error(_copied(extent, seed), images, 1 / STEP) for seed in range(DRAWS)]
         rows.append(_row("interscale", "all channels", extent, torch.cat([e.all for e in errors]), DRAWS))
         if not bool(errors[0].valid.isnan().all()):
             rows.append(_row("interscale", "valid channels", extent, torch.cat([e.valid for e in errors]), DRAWS))
