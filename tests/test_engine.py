@@ -19,7 +19,7 @@ from harness.records import Cell, Measurement, Result
 from harness.run import devices as devices_module
 from harness.run.context import Context
 from harness.run.devices import cores, devices, for_workers
-from harness.run.local import Local
+from harness.run.local import FALSE_STARTS, Local
 from harness.run.work import LONGEST_REASON, Place, Task, Throttled, carry_out
 
 
@@ -150,6 +150,31 @@ def test_a_worker_that_cannot_start_is_an_error_not_a_failed_cell(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ChildProcessError, match="a worker could not start: it exited with status 1"):
         run([task(0)], tmp_path)
+
+
+KILLED_AT_THE_START = """
+import os, pathlib, sys
+left = pathlib.Path({left!r})
+if "harness.run.worker" in sys.orig_argv and left.stat().st_size:
+    os.truncate(left, left.stat().st_size - 1)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("times", [FALSE_STARTS, FALSE_STARTS + 1])
+def test_a_worker_that_is_killed_while_it_starts_is_replaced_a_few_times(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "left").write_bytes(bytes(times))
+    script = KILLED_AT_THE_START.format(left=str(tmp_path / "left"))
+    (tmp_path / "sitecustomize.py").write_text(script, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    if times > FALSE_STARTS:
+        with pytest.raises(ChildProcessError, match="a worker could not start: it was killed"):
+            run([task(0)], tmp_path)
+    else:
+        assert [one.status for one in run([task(0)], tmp_path).results] == ["ok"]
+    assert not (tmp_path / "left").stat().st_size
 
 
 class Refusing(Recorder):

@@ -27,6 +27,8 @@ from harness.run.work import Listener, Place, Task, now
 
 #: Seconds between looks at workers that say nothing.
 PATIENCE = 0.5
+#: How many workers of a run may be killed before they are up: importing torch takes long enough for it to happen.
+FALSE_STARTS = 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class _Pool:
         self._logs = logs
         self._listener = listener
         self._workers: list[_Worker] = []
+        self._false_starts = 0
 
     def run(self, tasks: Sequence[Task]) -> None:
         if not tasks:
@@ -113,24 +116,27 @@ class _Pool:
 
     def _bury(self, *, needed: bool) -> None:
         """Turn the cell of each dead worker into a failed one, and replace the worker if there is work for it."""
-        for index, worker in enumerate(self._workers):
-            if worker.is_open and worker.process.poll() is None:
-                continue
+        for worker in [one for one in self._workers if not one.is_alive]:
+            self._workers = [other for other in self._workers if other is not worker]
             # Its last words may still be in the pipe.
             for kind, *content in worker.messages():
                 self._heard(worker, kind, content)
             worker.kill()
             if not worker.is_ready:
-                raise ChildProcessError(
-                    f"a worker could not start: it {worker.fate}; its last line is {_last_line(worker.log)!r}, "
-                    f"the rest is in {worker.log}"
-                )
+                self._count_false_start(worker)
             if worker.task is not None:
                 self._listener.finished(worker.obituary())
             if needed:
-                self._workers[index] = _Worker(worker.place, worker.log)
-            else:
-                worker.task = None
+                self._workers.append(_Worker(worker.place, worker.log))
+
+    def _count_false_start(self, worker: _Worker) -> None:
+        """A worker that was killed before it was up is nobody's fault, unless all are; one that gave up always will."""
+        self._false_starts += 1
+        if worker.process.returncode >= 0 or self._false_starts > FALSE_STARTS:
+            raise ChildProcessError(
+                f"a worker could not start: it {worker.fate}; its last line is {_last_line(worker.log)!r}, "
+                f"the rest is in {worker.log}"
+            )
 
 
 @dataclass
@@ -166,6 +172,11 @@ class _Worker:
         """Threads are set before torch and numpy load; cells may come from wherever the parent imports."""
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.place.threads))
         return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs and can be heard."""
+        return self.is_open and self.process.poll() is None
 
     @property
     def is_ready(self) -> bool:
