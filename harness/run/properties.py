@@ -230,7 +230,11 @@ def _translated(module: nn.Module, images: Tensor, down: int, right: int) -> Mea
 
 
 def interscale_reach(module: nn.Module, field: Tensor, seed: int = 0) -> int:
-    """The most other scales of a field [b, c, s, h, w] that any one scale of the output has a gradient to."""
+    """The most other scales of a field [b, c, s, h, w] that any one scale of the output has a gradient to.
+
+    Gradients count where the field is not zero. Elsewhere they do not tell what a filter sees: a vector is as sensitive
+    to a component of any other direction, whatever the layer does.
+    """
     inputs = field.detach().requires_grad_()
     output: Tensor = module(inputs)
     generator = torch.Generator().manual_seed(seed)
@@ -238,7 +242,7 @@ def interscale_reach(module: nn.Module, field: Tensor, seed: int = 0) -> int:
     reached = []
     for k in range(output.shape[2]):
         (gradient,) = torch.autograd.grad((output * weights)[:, :, k].sum(), inputs, retain_graph=True)
-        seen = gradient.abs().amax(dim=(0, 1, 3, 4)) > 0
+        seen = (gradient * field).abs().amax(dim=(0, 1, 3, 4)) > 0
         reached.append(sum(bool(hit) for scale, hit in enumerate(seen) if scale != k))
     return max(reached)
 
@@ -247,8 +251,17 @@ def _interscale(between: Callable[[], nn.Module] | None, seed: int) -> Measureme
     """Without scales between layers there is nothing for a filter to see: reach 0, and `scale_axis` says why."""
     if between is None:
         return Measurement("interscale_reach", (0.0,), {"scale_axis": False})
-    generator = torch.Generator().manual_seed(seed)
-    # Lengths of vectors are positive, and so are all the features after a ReLU.
-    field = torch.rand(1, CHANNELS, HIDDEN_SCALES, SIDE // 4, SIDE // 4, generator=generator, dtype=torch.float64)
-    reach = interscale_reach(drawn(between, seed).double(), field, seed)
+    reach = interscale_reach(drawn(between, seed).double(), one_scale_each(seed), seed)
     return Measurement("interscale_reach", (float(reach),), {"scale_axis": True})
+
+
+def one_scale_each(seed: int) -> Tensor:
+    """A random field in which every position of a channel has a single scale: no more can be said by a vector.
+
+    Lengths of vectors are positive, and so are all the features after a ReLU.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    side = SIDE // 4
+    lengths = torch.rand(1, CHANNELS, HIDDEN_SCALES, side, side, generator=generator, dtype=torch.float64)
+    alive = torch.randint(HIDDEN_SCALES, (1, CHANNELS, 1, side, side), generator=generator)
+    return lengths * (alive == torch.arange(HIDDEN_SCALES)[:, None, None])
