@@ -82,32 +82,3 @@ def _first(rows: Any, column: str) -> float:
 
 def _words(rows: Any, column: str) -> str:
     return str(rows[column].dropna().iloc[0]) if rows[column].notna().any() else ""
-
-
-# For reading
-
-TEXT_COLUMNS = ("method", "channels", "scales", "parameters", "used", "paper", "difference, %", "released", "used ")
-
-
-def parameter_text(frame: Any) -> Any:
-    """The table as text; channels and scales that the paper prints otherwise follow in brackets."""
-    lines = [
-        (
-            line["label"],
-            _beside(line["widths"], line["widths_paper"]),
-            _beside(str(line["scales"]), _whole(line["scales_paper"])),
-            *(_whole(line[name]) for name in ("parameters", "used", "paper")),
-            "" if math.isnan(line["difference"]) else f"{line['difference']:+.2f}",
-            *(_whole(line[name]) for name in ("released", "released_used")),
-        )
-        for line in frame.to_dict("records")
-    ]
-    return pd.DataFrame(lines, columns=list(TEXT_COLUMNS))
-
-
-def _beside(here: str, paper: str) -> str:
-    return here if paper in ("", here) else f"{here} (paper: {paper})"
-
-
-def _whole(value: float) -> str:
-    return "" if math.isnan(value) else f"{int(value):,}"

@@ -16,7 +16,6 @@ import math
 from typing import Any
 
 import pandas as pd
-from rich.table import Table
 
 from harness.methods import METHODS
 from harness.report.summaries import summarised
@@ -136,62 +135,6 @@ def _median(values: Any) -> float:
 
 
 # For reading
-
-
-#: The headings of the table, and what stands under them.
-TEXT_COLUMNS = (
-    *("method", "equivariant?", "Δ/Δ CNN", "agrees"),
-    *("admissible scales", "integer", "grid", "any", "agrees "),
-    *("interscale?", "scales seen", " agrees "),
-    "translation",
-)
-
-
-def property_text(frame: Any) -> Any:
-    """The table as text: `paper → measured` for every mark, the numbers behind it, and whether they agree."""
-    lines = [_text(line) for line in frame.to_dict("records")]
-    return pd.DataFrame(lines, columns=list(TEXT_COLUMNS))
-
-
-def _text(line: dict[str, Any]) -> tuple[str, ...]:
-    equivariance, scales, interscale = (_arrow(line, question) for question in QUESTIONS)
-    return (
-        *(line["label"], equivariance, f"{_number(line['delta'])}/{_number(line['delta_cnn'])}"),
-        line["equivariance_agree"] or "–",
-        *(scales, *(_number(line[f"ratio_{family}"]) for family in FAMILIES), line["admissible_agree"] or "–"),
-        *(interscale, str(line["reach"]), line["interscale_agree"] or "–"),
-        f"{line['translation_error']:.0e}" if line["translation_error"] else "0",
-    )
-
-
-def _arrow(line: dict[str, Any], question: str) -> str:
-    published, measured = line[f"{question}_paper"], line[f"{question}_measured"]
-    return f"{published} → {measured}" if published else measured
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2g}"
-
-
-def property_table(frame: Any) -> Table:
-    """For a terminal; disagreements stand out."""
-    table = Table(title="Table 1, measured (paper → measured)", box=None, padding=(0, 1), title_justify="left")
-    for name in TEXT_COLUMNS:
-        table.add_column(name.strip(), no_wrap=name in ("method", "Δ/Δ CNN"))
-    for line in property_text(frame).itertuples(index=False):
-        table.add_row(
-            *(f"[bold red]{text}[/]" if text == "no" and i in _AGREES else text for i, text in enumerate(line))
-        )
-    table.caption = "\n".join(property_notes(frame))
-    table.caption_justify = "left"
-    return table
-
-
-_AGREES = frozenset(i for i, name in enumerate(TEXT_COLUMNS) if name.strip() == "agrees")
-
-
-def _coloured(text: str, says_whether: bool) -> str:
-    return f"[bold red]{text}[/]" if says_whether and text == "no" else text
 
 
 def property_notes(frame: Any) -> list[str]:
