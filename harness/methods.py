@@ -41,6 +41,9 @@ NETWORKS: tuple[str, ...] = ("mnist", "stl10")
 #: What a method may lack: a network, a released network, or an error rate in the paper.
 ABSENCES = tuple(f"{network}{what}" for network in NETWORKS for what in ("", "/released", "/error"))
 
+#: What the networks can be built with besides a recipe.
+OPTIONS = {"mnist": ("resolution", "augmented", "channels"), "stl10": ("depth", "width", "resolution")}
+
 
 class Source(NamedTuple):
     """A citation, and the approach to scale in the words of the paper's Table 1."""
@@ -95,11 +98,13 @@ class Method:
         Args:
             network: "mnist" or "stl10".
             recipe: "paper" or "released".
-            options: on MNIST-scale resolution (28 or 56), augmented, channels; on STL-10 depth, width, resolution.
+            options: see OPTIONS, `Regime`, `MNISTScaleNet` and `WideResNet`.
         """
         if reason := self.lacks(network, recipe):
             released = "released " if network not in self.absences else ""
             raise ValueError(f"{self.label} (method {self.key!r}) has no {released}network for {network}: {reason}")
+        if unknown := sorted(set(options) - set(OPTIONS[network])):
+            raise TypeError(f"`options` (={unknown}) must be of {', '.join(OPTIONS[network])} on {network}")
         return _BUILDERS[network](self, recipe, **options)
 
     def first_layer(

@@ -278,6 +278,11 @@ def test_unknown_networks_and_recipes() -> None:
         method("cnn").build("cifar")
 
 
+def test_unknown_options_are_answered_with_those_of_the_network() -> None:
+    with pytest.raises(TypeError, match=r"`options` \(=\['depth'\]\).*resolution, augmented, channels on mnist"):
+        method("cnn").build("mnist", depth=10)
+
+
 def test_a_row_gives_parts_or_a_reason() -> None:
     with complains("'x'", "either parts or a reason", "mnist"):
         Method("x", "X", Source("Nobody 2020"), "#000000")
@@ -328,14 +333,16 @@ def test_colours_stay_apart_in_every_kind_of_vision(network: str) -> None:
             assert distance > 20, f"{a.key} {a.colour} and {b.key} {b.colour}: {distance:.1f}"
 
 
+@pytest.mark.parametrize("columns", ["80", "150"])
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_the_command_prints_every_method(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "150")
+def test_the_command_prints_every_method(recipe: Any, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     result = CliRunner().invoke(app, ["methods", "--recipe", recipe])
     assert result.exit_code == 0
-    for key in METHODS:
-        assert re.search(rf"^ *{key} ", result.output, re.MULTILINE)
-    assert "10,961,370" in result.output
+    for row in METHODS.values():
+        counts = [f"{row.count(name, recipe).total:,}" for name in NETWORKS if not row.lacks(name, recipe)]
+        assert re.search(rf"^ *{row.key} .*{'.*'.join(counts)}", result.output, re.MULTILINE)
+    assert "…" not in result.output
 
 
 def test_the_command_refuses_an_unknown_recipe() -> None:

@@ -10,17 +10,21 @@ from harness.methods import METHODS, NETWORKS, Method
 from sesn.models import Recipe
 from sesn.models.recipes import known_recipe
 
+#: On each network: numbers are not cut off, however narrow the terminal; footnotes may go to the next line.
+WIDEST = ("999,999", "99,999,999")
+
 
 def methods_table(recipe: str = "paper") -> Table:
     """One row per method, with the parameters of its networks under a recipe."""
-    table = Table(title=f"Methods ({recipe} recipe)", box=None, padding=(0, 1), title_justify="left")
+    title = f"Methods ({recipe} recipe), and how many parameters their networks have"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0), title_justify="left")
     chosen = known_recipe(recipe)
     notes: list[str] = []
     for name in ("key", "method", "approach"):
         table.add_column(name, no_wrap=True)
-    for network in NETWORKS:
-        table.add_column(f"{network} parameters", justify="right")
-    table.add_column("source")
+    for network, widest in zip(NETWORKS, WIDEST, strict=True):
+        table.add_column(network, justify="right", min_width=len(widest))
+    table.add_column("source", overflow="fold")
     for row in METHODS.values():
         cells = [_count(row, network, chosen, notes) for network in NETWORKS]
         table.add_row(row.key, f"[{row.colour}]●[/] {row.label}", row.source.approach, *cells, row.source.citation)
