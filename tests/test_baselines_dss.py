@@ -151,6 +151,8 @@ def test_bad_fields_are_named() -> None:
         layer(torch.zeros(1, 2, 2, 5, 5, dtype=torch.float64))
     with pytest.raises(ValueError, match="zero_scale"):
         DSSLift(2, zero_scale=0.0)
+    with pytest.raises(ValueError, match=r"`zero_scale` \(='small'\)"):
+        DSSLift(2, zero_scale="small")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="scales"):
         DSSLift((1.0, 2.0))  # type: ignore[arg-type]
 

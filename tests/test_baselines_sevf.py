@@ -165,6 +165,13 @@ def test_bad_settings_are_named() -> None:
         SEVFLift(1, 2, 3, (0.67, 1, 1.5), (-17.14, 0, 17.14))
     with pytest.raises(ValueError, match=r"base.*greater than 1"):
         sevf_scales(base=1)
+    with pytest.raises(ValueError, match=r"base.*='2'.*a number"):
+        sevf_scales(base="2")  # type: ignore[arg-type]
+    for words in (("half", "one"), "12", 3):
+        with pytest.raises(TypeError, match=r"`scales`.*a sequence of numbers"):
+            SEVFLift(1, 2, 3, words, (0.0, 1.0))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"`angles`.*a sequence of numbers"):
+            SEVFLift(1, 2, 3, (0.5, 1), words)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"count.*at least 1"):
         sevf_angles(0)
     with pytest.raises(ValueError, match=r"padding.*half"):

@@ -97,6 +97,7 @@ def test_columns_are_normalised_one_by_one() -> None:
 
 BAD_REGIMES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"resolution": 32}, ("`resolution` (=32)", "28 or 56")),
+    ({"resolution": 28.0}, ("`resolution` (=28.0)", "28 or 56")),
     ({"recipe": "papre"}, ("`recipe` (='papre')", "'paper', 'released'")),
 ]
 
@@ -107,7 +108,7 @@ def test_bad_regimes(options: dict[str, Any], words: tuple[str, ...]) -> None:
         Regime(**options)
 
 
-@pytest.mark.parametrize("channels", [(1, 2), (1, 2, 0)])
+@pytest.mark.parametrize("channels", [(1, 2), (1, 2, 0), 5])
 def test_bad_channels(channels: Any) -> None:
     with complains(ValueError, "channels"):
         plain(Regime(), channels=channels)

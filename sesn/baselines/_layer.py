@@ -64,11 +64,20 @@ class BaselineLayer(nn.Module):
         return []
 
 
+def numbers(name: str, values: Iterable[float], remedy: str = "") -> tuple[float, ...]:
+    """The values as floats, or the complaint that they are none."""
+    complaint = TypeError(_checks.complaint(name, values, "a sequence of numbers", remedy))
+    if isinstance(values, str):  # whose letters may be digits
+        raise complaint
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError) as error:
+        raise complaint from error
+
+
 def positive(name: str, values: Iterable[float], remedy: str = "") -> tuple[float, ...]:
     """A non-empty tuple of positive finite numbers in increasing order."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise TypeError(_checks.complaint(name, values, "a sequence of numbers", remedy))
-    found = tuple(float(value) for value in values)
+    found = numbers(name, values, remedy)
     good = bool(found) and all(math.isfinite(value) and value > 0 for value in found)
     _checks.require(good, name, found, "one or more positive finite numbers", remedy)
     _checks.require(list(found) == sorted(set(found)), name, found, "strictly increasing", "sort it")

@@ -69,8 +69,7 @@ class DSSLift(nn.Module):
         super().__init__()
         self.scales = _checks.whole("scales", scales, 1, "give the number of scales")
         self.base = _checks.whole("base", base, 2)
-        good = math.isfinite(zero_scale) and zero_scale > 0
-        _checks.require(good, "zero_scale", zero_scale, "positive and finite")
+        _checks.require(_checks.positive(zero_scale), "zero_scale", zero_scale, "a positive, finite number")
         self.zero_scale = float(zero_scale)
         self._constants = Constants()
 

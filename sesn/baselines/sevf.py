@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, positive
+from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, numbers, positive
 from sesn.baselines._maximum import largest
 from sesn.baselines._resize import centre_aligned, resize
 
@@ -26,7 +26,8 @@ ANGLE_STEP = math.radians(120 / 7)
 
 def sevf_scales(count: int = 8, base: float = 1.26) -> tuple[float, ...]:
     """base^j for j = -(count // 2), ...: eight scales from 0.397 to 2.000 by default."""
-    _checks.require(math.isfinite(base) and base > 1, "base", base, "greater than 1", "it is the step between scales")
+    good = _checks.positive(base) and base > 1
+    _checks.require(good, "base", base, "a number greater than 1", "it is the step between scales")
     return tuple(float(base) ** j for j in _exponents(count))
 
 
@@ -305,8 +306,8 @@ def _check_vectors(vectors: Any) -> None:
 
 
 def _checked_angles(angles: Sequence[float], count: int) -> tuple[float, ...]:
-    found = tuple(float(angle) for angle in angles)
     remedy = "such as sevf_angles()"
+    found = numbers("angles", angles, remedy)
     _checks.require(len(found) == count, "angles", found, f"{count} numbers, one for each of `scales`", remedy)
     good = all(abs(angle) <= 2 * math.pi for angle in found)
     _checks.require(good, "angles", found, "between -2 pi and 2 pi", "give radians, not degrees")

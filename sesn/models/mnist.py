@@ -8,7 +8,7 @@ at 56 upsamples it, bilinearly by the paper and to the nearest pixel by the rele
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -92,7 +92,7 @@ class MNISTScaleNet(nn.Module):
 
 
 def _three(channels: Three) -> Three:
-    if len(channels) != 3:
+    if not isinstance(channels, Sequence) or len(channels) != 3:
         raise ValueError(_checks.complaint("channels", channels, "three whole numbers, one per stage"))
     a, b, c = (_checks.whole(f"channels[{i}]", value, 1) for i, value in enumerate(channels))
     return a, b, c

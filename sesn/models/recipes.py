@@ -35,4 +35,5 @@ class Regime:
 
     def __post_init__(self) -> None:
         known_recipe(self.recipe)
-        _checks.require(self.resolution in RESOLUTIONS, "resolution", self.resolution, "28 or 56")
+        good = hasattr(self.resolution, "__index__") and self.resolution in RESOLUTIONS
+        _checks.require(good, "resolution", self.resolution, "28 or 56")
