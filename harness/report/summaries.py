@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from scipy import stats
@@ -24,17 +25,20 @@ def summarised(rows: Any, by: Sequence[str]) -> Any:
     A group's values are [seeds, repeats]; a seed that lacks a repeat of the others is left out, since the two-way
     bootstrap needs every draw on every image.
     """
+    # Sorted once, without the columns of provenance: at the paper's budget there are thousands of groups.
+    lean = rows[[*by, "seed", "repeat", "value"]].sort_values(["seed", "repeat"], kind="stable")
     lines = [
-        {**dict(zip(by, key, strict=True)), **_summary(group)}
-        for key, group in rows.groupby(list(by), sort=True, dropna=False, observed=True)
+        {**dict(zip(by, key, strict=True)), **_summary(group["seed"].to_numpy(), group["value"].to_numpy())}
+        for key, group in lean.groupby(list(by), sort=True, dropna=False, observed=True)
     ]
     return pd.DataFrame(lines, columns=[*by, *SUMMARY])
 
 
-def _summary(group: Any) -> dict[str, float]:
-    seeds = [part.sort_values("repeat")["value"].to_list() for _, part in group.groupby("seed", sort=True)]
-    longest = max(len(values) for values in seeds)
-    whole = [values for values in seeds if len(values) == longest]
+def _summary(seeds: Any, values: Any) -> dict[str, float]:
+    """Of values in the order of their seeds."""
+    parts = np.split(values, np.flatnonzero(np.diff(seeds)) + 1)
+    longest = max(len(part) for part in parts)
+    whole = np.stack([part for part in parts if len(part) == longest])
     found = summarise(torch.tensor(whole, dtype=torch.float64), resamples=RESAMPLES)
     return {
         "mean": found.mean,
