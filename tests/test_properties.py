@@ -370,6 +370,16 @@ def test_a_method_that_the_paper_does_not_list_has_no_verdict(marks: Any) -> Non
     assert "SESN-C: no such factor" in property_notes(property_frame(rows, marks))
 
 
+@pytest.mark.parametrize("whole", [0.04, 0.3])
+def test_what_delta_leaves_out_is_told_where_it_matters(whole: float, marks: Any) -> None:
+    rows = made_up({"own": 0.1, "integer": 0.1, "grid": 0.1, "any": 0.1}, key="sevf-vector")
+    own = rows[(rows["family"] == "own") & (rows["metric"] == "delta")]
+    frame = property_frame(pd.concat([rows, own.assign(metric="delta_all", value=whole)]), marks)
+    told = [note for note in property_notes(frame) if note.startswith("SEVF Vector: Δ leaves out")]
+    assert len(told) == (whole > 0.04)
+    assert all("0.3 instead of 0.04" in note for note in told)
+
+
 def test_the_table_of_measured_rows(measured: Any, marks: Any) -> None:
     frame = property_frame(measured, marks)
     assert list(frame["method"]) == sorted(QUICK, key=list(METHODS).index)

@@ -137,7 +137,7 @@ def vector_error(
 
     As scale channels without a partner are left out of a field, so are the vectors here whose scale has none: those of
     the image that would turn beyond the largest angle, and those of the shrunken image that would come from below the
-    smallest. `all` counts them.
+    smallest. A position is left out if it is so in either output, which is kind to the method; `all` counts everything.
     """
     grid = scales_of(module)
     assert grid is not None
