@@ -162,6 +162,9 @@ def test_on_paper_there_is_no_navigation_and_no_scrolling(visit: Visit) -> None:
     visit.picture("print")
     assert not visit.page.locator("nav").is_visible()
     assert visit.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    # A table that was scrolled before printing would draw a sticky column over the others.
+    sticky = "[...document.querySelectorAll('th')].filter(one => getComputedStyle(one).position === 'sticky').length"
+    assert visit.page.evaluate(sticky) == 0
     wide = "[...document.querySelectorAll('table, .picture')].filter(one => one.scrollWidth > innerWidth).length"
     assert visit.page.evaluate(wide) == 0
 
