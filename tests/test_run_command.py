@@ -320,6 +320,13 @@ def test_estimates_are_in_proportion_to_work_by_method_and_size() -> None:
     assert known.total([planned("cnn", 5.0, resolution=28), planned("wrn", 1.0)]) == Total(10.0, 1)
 
 
+def test_a_thin_network_teaches_nothing_about_a_wide_one() -> None:
+    known = Estimates("here", "cpu")
+    known.learn(planned("wrn", 1.0, depth=10, width=1), 1.0, "here", "cpu")
+    assert known.seconds(planned("wrn", 2.0, depth=10, width=1)) == 2.0
+    assert known.seconds(planned("wrn", 1.0, depth=16, width=8)) is None
+
+
 def test_estimates_come_from_the_finished_cells_of_the_nearest_work() -> None:
     known = Estimates("here", "cpu")
     known.learn(planned("cnn", 1.0), 50.0, "here", "cpu")

@@ -13,8 +13,8 @@ from harness.plan import EXPERIMENTS, Planned, Request, plan
 from harness.records import BUDGETS, Cell
 from harness.store.lines import Entry
 
-#: Settings that a cell's speed depends on beyond its work: caches and small maps.
-SIZES = ("side", "resolution")
+#: Settings that a cell's speed depends on beyond its work: caches and small maps, and which network it is.
+SIZES = ("side", "resolution", "depth", "width")
 
 
 class Standing(NamedTuple):
