@@ -115,6 +115,11 @@ def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
         assert f"<code>{one.regenerate({})}</code>" in text
 
 
+def test_the_command_of_another_folder_writes_its_file() -> None:
+    for name, (_, command, file) in OTHERS.items():
+        assert f"reports/{name}/{file}" in command or f"--out reports/{name}" in command
+
+
 def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) -> None:
     depth = [result for result in synthetic.results("paper") if result.cell.experiment == "delta-depth"]
     other = [result for result in synthetic.results("smoke") if result.cell.experiment == "delta-downscale"]

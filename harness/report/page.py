@@ -50,7 +50,11 @@ OTHERS = {
         "sesn tune --picture reports/tune/tune.png --json reports/tune/tune.json",
         "tune.png",
     ),
-    "bench": ("step times of the layers against the textbook form", "python -m nox -s bench", "layers.txt"),
+    "bench": (
+        "step times of the layers against the textbook form",
+        "python -m harness.bench layers > reports/bench/layers.txt",
+        "layers.txt",
+    ),
 }
 
 _ENVIRONMENT = Environment(
