@@ -17,7 +17,7 @@ from harness.cli import app
 from harness.commands.report import material
 from harness.records import Cell, Measurement, Result
 from harness.report.artefacts import ARTEFACTS
-from harness.report.page import report_files
+from harness.report.page import OTHERS, report_files
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "reports" / "budget" / "published.json"
