@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import engine_sample
 import numpy as np
@@ -148,6 +150,20 @@ def test_a_worker_that_cannot_start_is_an_error_not_a_failed_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ChildProcessError, match="a worker could not start: it exited with status 1"):
+        run([task(0)], tmp_path)
+
+
+def test_a_worker_that_died_before_it_was_spoken_to_is_the_same_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(subprocess.Popen[bytes]):
+        def __init__(self, *command: Any, **options: Any) -> None:
+            super().__init__(*command, **options)
+            self.wait()
+
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr("harness.run.local.subprocess.Popen", Slow)
     with pytest.raises(ChildProcessError, match="a worker could not start: it exited with status 1"):
         run([task(0)], tmp_path)
 

@@ -166,7 +166,9 @@ class _Worker:
                 start_new_session=True,
             )
         theirs.close()
-        ours.send(self.place)
+        # One that is dead already is noticed where all are.
+        with suppress(OSError):
+            ours.send(self.place)
 
     def _environment(self) -> dict[str, str]:
         """Threads are set before torch and numpy load; cells may come from wherever the parent imports."""
