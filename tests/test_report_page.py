@@ -116,7 +116,7 @@ def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
 
 
 def test_the_command_of_another_folder_writes_its_file() -> None:
-    for name, (_, command, file) in OTHERS.items():
+    for name, _, command, file in OTHERS:
         assert f"reports/{name}/{file}" in command or f"--out reports/{name}" in command
 
 

@@ -74,7 +74,7 @@ def properties_says(frame: Any) -> list[Finding]:
 
 
 def properties_caption(frame: Any) -> list[str]:
-    """The rule behind the marks, and what a layer refused."""
+    """The rule behind the marks."""
     return property_notes(frame)
 
 

@@ -28,34 +28,45 @@ WORDS = (
     "hours, paper is as published.",
 )
 #: Folders that other commands write, what is in them, and how to write them again.
-OTHERS = {
-    "first-look": (
+OTHERS = (
+    (
+        "first-look",
         "the basis, and Δ of one layer on embedded photographs",
         "sesn first-look --out reports/first-look",
         "first-look.png",
     ),
-    "measurement": (
+    (
+        "measurement",
         "what an observed Δ is made of, one ingredient at a time",
         "sesn explain --out reports/measurement",
         "measurement.png",
     ),
-    "budget": (
+    (
+        "budget",
         "Δ of two layers with the published STL-10 kernels, split into causes",
         "sesn budget docs/examples/network.py:published --input 3x96x96 --downscale 1.41 "
         "--picture reports/budget/published.png --json reports/budget/published.json",
         "published.png",
     ),
-    "tune": (
+    (
+        "tune",
         "kernels against their cost",
         "sesn tune --picture reports/tune/tune.png --json reports/tune/tune.json",
         "tune.png",
     ),
-    "bench": (
+    (
+        "bench",
         "step times of the layers against the textbook form",
         "python -m harness.bench layers > reports/bench/layers.txt",
         "layers.txt",
     ),
-}
+    (
+        "bench",
+        "training steps of every method's MNIST-scale network",
+        "python -m harness.bench methods > reports/bench/methods.txt",
+        "methods.txt",
+    ),
+)
 
 _ENVIRONMENT = Environment(
     loader=PackageLoader("harness.report"),
@@ -128,7 +139,7 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
         "words": WORDS,
         "notes": notes,
         "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
-        "others": [(name, *words) for name, words in OTHERS.items() if (out / name / words[2]).exists()],
+        "others": [other for other in OTHERS if (out / other[0] / other[3]).exists()],
         "rows": folders.link(rows) if rows.is_dir() else None,
     }
 

@@ -148,7 +148,6 @@ def property_notes(frame: Any) -> list[str]:
         "A mark in brackets: Δ is small for no family, so it only says which factors the layer can be built for.",
         "Translation: median squared relative error under shifts by whole pixels, away from the border.",
     ]
-    notes += [f"{line.label}: {line.refused}" for line in frame.itertuples() if line.refused]
     return notes + [
         f"{line.label}: Δ leaves out what has no partner among the scales, on either side; with it the published "
         f"layer's Δ is {line.delta_all:.2g} instead of {line.delta:.2g} (a plain convolution: {line.delta_cnn:.2g})."
