@@ -6,7 +6,6 @@ published error, and why, so that a table can print a dash with a footnote.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from harness.lookup import looked_up
 from sesn import ScaleConv, ScaleGrid, ScaleLift
 from sesn.baselines import DSSConv, SEVFConv, SEVFLift, SiCNNConv, SiCNNLift, SIConv, SSConv
 from sesn.models import (
@@ -236,11 +236,7 @@ METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
 
 def method(key: str) -> Method:
     """The method of that key; an unknown key is answered with the keys, and the nearest of them."""
-    if key in METHODS:
-        return METHODS[key]
-    nearest = difflib.get_close_matches(str(key).lower().replace("_", "-").replace(" ", "-"), METHODS, n=1, cutoff=0.5)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise ValueError(f"`method` (={key!r}) must be one of {', '.join(METHODS)}{hint}")
+    return looked_up("method", key, METHODS)
 
 
 def methods_on(network: str, recipe: str = "paper") -> list[Method]:

@@ -6,12 +6,12 @@ the paper is silent, as much as its bars suggest.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from harness.lookup import looked_up
 from harness.methods import METHODS, Method, method, methods_on
 from harness.records import BUDGETS, Budget, Cell, Scalar
 
@@ -355,11 +355,7 @@ EXPERIMENTS: dict[str, Experiment] = {row.key: row for row in _ROWS}
 
 def experiment(key: str) -> Experiment:
     """The experiment of that key; an unknown key is answered with the keys, and the nearest of them."""
-    if key in EXPERIMENTS:
-        return EXPERIMENTS[key]
-    nearest = difflib.get_close_matches(str(key).lower().replace("_", "-"), EXPERIMENTS, n=1, cutoff=0.5)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise ValueError(f"`experiment` (={key!r}) must be one of {', '.join(EXPERIMENTS)}{hint}")
+    return looked_up("experiment", key, EXPERIMENTS)
 
 
 def plan(request: Request, experiments: Iterable[str] | None = None) -> list[Planned]:

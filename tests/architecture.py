@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness",
         "harness.drawing",
         "harness.files",
+        "harness.lookup",
         "harness.machine",
         "harness.methods",
         "harness.progress",

@@ -5,12 +5,12 @@ Each is two pure steps: `frame` makes the numbers from selected rows, `draw` or 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.drawing import Drawing
+from harness.lookup import looked_up
 from harness.report import delta, errors, kernels, marks, times, training, waterfall
 from harness.report.findings import Finding
 from harness.report.select import Selection
@@ -266,8 +266,4 @@ ARTEFACTS: dict[str, Artefact] = {row.id: row for row in _ROWS}
 
 def artefact(key: str) -> Artefact:
     """The artefact of that id; an unknown id is answered with the ids, and the nearest of them."""
-    if key in ARTEFACTS:
-        return ARTEFACTS[key]
-    nearest = difflib.get_close_matches(str(key).lower().replace("_", "-"), ARTEFACTS, n=1, cutoff=0.5)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise ValueError(f"`only` (={key!r}) must be one of {', '.join(ARTEFACTS)}{hint}")
+    return looked_up("only", key, ARTEFACTS)
