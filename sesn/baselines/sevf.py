@@ -44,6 +44,9 @@ def rescaled_size(size: int, scale: float) -> int:
 class _SEVF(BaselineLayer):
     """What both layers share: the scales, one scale's responses, and the best of them as vectors."""
 
+    #: The names of the kernels.
+    weights: tuple[str, ...] = ("weight",)
+
     def __init__(
         self,
         in_channels: int,
@@ -51,22 +54,24 @@ class _SEVF(BaselineLayer):
         kernel_size: int,
         scales: Sequence[float],
         angles: Sequence[float],
-        stride: int,
+        stride: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_channels, out_channels, stride)
         self.kernel_size = _checks.odd("kernel_size", kernel_size)
         self.scales = positive("scales", scales, "such as sevf_scales()")
         self.angles = _checked_angles(angles, len(self.scales))
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
+        for name in self.weights:
+            self.register_parameter(name, nn.Parameter(torch.empty(shape, **options)))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Weights uniform in +-1 / sqrt(c k^2)."""
         for weight in self.parameters():
             nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
-
-    def _new_weight(self, device: torch.device | str | None, dtype: torch.dtype | None) -> nn.Parameter:
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
-        return nn.Parameter(torch.empty(shape, **options))
 
     def _best(self, x: Tensor, kernels: Sequence[Tensor]) -> Tensor:
         """x [b, i, h, w] and a kernel [o, i, k, k] per scale to a vector field [b, o, 2, h', w']."""
@@ -133,20 +138,7 @@ class SEVFLift(_SEVF):
         stride: spatial stride.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        scales: Sequence[float],
-        angles: Sequence[float],
-        stride: int = 1,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, scales, angles, stride)
-        self.weight = self._new_weight(device, dtype)
-        self.reset_parameters()
+    weight: nn.Parameter
 
     def forward(self, image: Tensor) -> Tensor:
         """Lift a map [b, c, h, w] to a vector field [b, c', 2, h', w']."""
@@ -161,21 +153,9 @@ class SEVFConv(_SEVF):
     w_u cos a_j + w_v sin a_j plus that of v to -w_u sin a_j + w_v cos a_j.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        scales: Sequence[float],
-        angles: Sequence[float],
-        stride: int = 1,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, scales, angles, stride)
-        self.weight_u = self._new_weight(device, dtype)
-        self.weight_v = self._new_weight(device, dtype)
-        self.reset_parameters()
+    weight_u: nn.Parameter
+    weight_v: nn.Parameter
+    weights = ("weight_u", "weight_v")
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Convolve a vector field [b, c, 2, h, w] to a vector field [b, c', 2, h', w']."""
