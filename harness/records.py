@@ -33,6 +33,7 @@ METRICS: dict[str, str] = {
     # equivariance: one value per image
     "delta": "",
     "delta_all": "",
+    "delta_uncropped": "",
     "delta_centred": "",
     "delta_cnn": "",
     "floor": "",

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 import sesn
 from harness.data.spectra import random_images
+from sesn.algorithms.axis import PaddingMode
 from sesn.basis import Window
-from sesn.conv import PaddingMode
 
 T = TypeVar("T")
 Module = TypeVar("Module", bound=nn.Module)

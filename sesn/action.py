@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from sesn._checks import floating, require
+from sesn.algorithms.axis import PaddingMode
+from sesn.algorithms.banded import along_both, bands
 from sesn.resample import Ends, Resampler, resampling_matrix
 from sesn.scales import ScaleGrid
 
@@ -55,8 +57,9 @@ def rescale(
     if factor == 1 and offset == 0:
         return image
     place = image.device if image.device.type != "mps" else torch.device("cpu")  # MPS has no float64
-    rows, columns = (resampling_matrix(n, factor, resampler, ends, offset).to(place) for n in image.shape[-2:])
-    return (rows @ image.to(place, torch.float64) @ columns.t()).to(image)
+    precise = image.to(place, torch.float64)
+    rows, columns = (bands(resampling_matrix(n, factor, resampler, ends, offset), precise) for n in image.shape[-2:])
+    return along_both(rows, columns, precise).to(image)
 
 
 def rescale_field(
@@ -76,7 +79,7 @@ def rescale_field(
     return moved, tuple(k for k, _ in pairs)
 
 
-def translate(image: Tensor, down: int, right: int, ends: Ends = "zeros") -> Tensor:
+def translate(image: Tensor, down: int, right: int, ends: PaddingMode = "zeros") -> Tensor:
     """L_t on the last two axes by whole pixels; what leaves is lost ("zeros") or comes back ("circular")."""
     rolled = torch.roll(image, (down, right), dims=(-2, -1))
     if ends == "circular":

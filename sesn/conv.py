@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,13 +24,12 @@ from sesn.algorithms import (
     separable_convolution,
     spectral_convolution,
 )
+from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import ScaleTask, column_runs
 from sesn.basis import SteerableBasis
 from sesn.constants import ConstantTable, KernelCache, can_cache
 from sesn.scales import ScaleGrid
-
-PaddingMode = Literal["zeros", "circular"]
 
 
 class _SteerableConv(nn.Module):

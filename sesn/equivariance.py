@@ -47,6 +47,7 @@ class EquivarianceError:
     Attributes:
         valid: Delta over the scale channels that have a partner and are not spoilt by truncation (NaN if none is).
         all: Delta over all scale channels that have a partner, spoilt or not.
+        uncropped: `valid` with the border counted; equal to it without a crop.
         centred: `valid` with the spatial mean of every channel removed from both branches (NaN without spatial axes).
         floor: Delta of a reference lift on the same images, resampler and crop: what the probe itself contributes.
         ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image; None for a single image.
@@ -63,6 +64,7 @@ class EquivarianceError:
 
     valid: Tensor
     all: Tensor
+    uncropped: Tensor
     centred: Tensor
     floor: Tensor
     ceiling: Tensor | None
@@ -112,7 +114,8 @@ def equivariance_error(
         spoiled: scale channels at the large end that interscale layers fill with zeros; by default counted.
         resampler: "lanczos3" for zero-padded modules, "fourier" for circular ones, "bicubic", "legacy".
         crop: pixels to leave out at each border; by default min(receptive radius x s + 3, a quarter of the side).
-        ends: what lies past the border for the resampler; by default "circular" for "fourier", else "zeros".
+        ends: what lies past the border for the resampler; by default "circular" for "fourier", else "zeros". With
+            crop=0, "inside" keeps the resampler from darkening the border.
     """
     check_images(images, factor)
     check_eval(module)
@@ -171,6 +174,7 @@ def compare(
     return EquivarianceError(
         valid=_ratio([sums[i] for i in valid], nothing),
         all=_ratio(sums, nothing),
+        uncropped=_ratio([whole_sums[i] for i in valid], nothing),
         centred=_centred_ratio(chosen, nothing) if spatial else nothing,
         floor=floor,
         ceiling=_ratio([_sums(a, b.roll(-1, 0)) for a, b in chosen], nothing) if moved.shape[0] > 1 else None,

@@ -11,11 +11,14 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._recording import recording
-from sesn.resample import Ends
+from sesn.algorithms.axis import PaddingMode
+from sesn.algorithms.banded import Block, along_both, bands, whole
 
 #: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.
 _RADIUS = 12
 _KAISER = 7.0
+
+Blocks = tuple[Block, ...]
 
 
 class BandlimitedReLU(nn.Module):
@@ -28,11 +31,11 @@ class BandlimitedReLU(nn.Module):
         padding_mode: "zeros" uses a windowed sinc that ends at the border; "circular" is exact for periodic signals.
     """
 
-    def __init__(self, padding_mode: Ends = "zeros") -> None:
+    def __init__(self, padding_mode: PaddingMode = "zeros") -> None:
         super().__init__()
-        self.padding_mode: Ends = padding_mode
+        self.padding_mode: PaddingMode = padding_mode
         _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
-        self._kept: dict[Any, tuple[Tensor, Tensor]] = {}
+        self._kept: dict[Any, tuple[Blocks, Blocks]] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Rectify [..., h, w]."""
@@ -40,16 +43,16 @@ class BandlimitedReLU(nn.Module):
         _checks.require(x.dim() >= 2, "x.shape", tuple(x.shape), "[..., h, w]")
         up_h, down_h = self._matrices(x.shape[-2], x)
         up_w, down_w = self._matrices(x.shape[-1], x)
-        fine = torch.relu(up_h @ x @ up_w.t())
-        return down_h @ fine @ down_w.t()
+        return along_both(down_h, down_w, torch.relu(along_both(up_h, up_w, x)))
 
-    def _matrices(self, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _matrices(self, size: int, like: Tensor) -> tuple[Blocks, Blocks]:
+        """Up and down; kept in blocks, but while a graph is recorded, which cannot look for zeros, whole."""
         key = (size, like.device, like.dtype)
-        if recording() or key not in self._kept:
-            made = _two_rates(size, self.padding_mode, like)
-            if recording():
-                return made
-            self._kept[key] = made
+        if recording():
+            up, down = _two_rates(size, self.padding_mode, like)
+            return whole(up, like), whole(down, like)
+        if key not in self._kept:
+            self._kept[key] = _blocks_of_two_rates(size, self.padding_mode, like)
         return self._kept[key]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,12 +65,18 @@ class BandlimitedReLU(nn.Module):
 
 
 @torch.inference_mode(False)
-def _two_rates(size: int, ends: Ends, like: Tensor) -> tuple[Tensor, Tensor]:
+def _blocks_of_two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Blocks, Blocks]:
+    up, down = _two_rates(size, padding_mode, like)
+    return bands(up, like), bands(down, like)
+
+
+@torch.inference_mode(False)
+def _two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Tensor, Tensor]:
     """Interpolation [2N, N] to the half-pixel grid, and low-pass and decimation [N, 2N] back."""
     pixel = torch.arange(size, dtype=torch.float64, device=like.device)
     fine = torch.arange(2 * size, dtype=torch.float64, device=like.device) / 2
     distance = fine[:, None] - pixel[None, :]
-    up = _dirichlet(distance, size) if ends == "circular" else _windowed_sinc(distance)
+    up = _dirichlet(distance, size) if padding_mode == "circular" else _windowed_sinc(distance)
     return up.to(like.dtype), (up.t() / 2).to(like.dtype)
 
 

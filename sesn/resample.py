@@ -4,7 +4,8 @@ For N pixels and factor s (< 1 shrinks) the result has M = round(N s) pixels, th
 
     x_i = (i + 1/2 - M/2) / s + N/2 - 1/2,
 
-so that rounding the size moves the border and nothing else. Past the ends the image is zero or repeats.
+so that rounding the size moves the border and nothing else. Past the ends the image is zero, or repeats, or does not
+count: with "inside" the weights of the pixels that there are add up to 1, as in Pillow, so that nothing darkens there.
 
 | name      | kernel                                                              |
 |-----------|---------------------------------------------------------------------|
@@ -27,9 +28,9 @@ from torch import Tensor
 from sesn._checks import one_of, positive, require, whole
 
 Resampler = Literal["lanczos3", "fourier", "bicubic", "legacy"]
-Ends = Literal["zeros", "circular"]
+Ends = Literal["zeros", "inside", "circular"]
 RESAMPLERS: tuple[Resampler, ...] = ("lanczos3", "fourier", "bicubic", "legacy")
-ENDS: tuple[Ends, ...] = ("zeros", "circular")
+ENDS: tuple[Ends, ...] = ("zeros", "inside", "circular")
 
 
 def resampled_size(size: int, factor: float) -> int:
@@ -71,14 +72,16 @@ def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: 
 def _local(
     positions: Tensor, size: int, kernel: Callable[[Tensor], Tensor], radius: float, stretch: float, ends: Ends
 ) -> Tensor:
-    """Weights of a kernel of finite support, normalised over all whole pixels including those past the ends."""
+    """Weights of a kernel of finite support, normalised over all whole pixels: those past the ends too, if zeros."""
     reach = math.ceil(radius)
     pixels = positions.floor()[:, None] + torch.arange(-reach, reach + 2, dtype=torch.float64)
     weights = kernel((positions[:, None] - pixels) / stretch)
-    weights = weights / weights.sum(dim=1, keepdim=True)
     index = pixels.to(torch.int64)
-    if ends == "zeros":
-        weights = torch.where((index >= 0) & (index < size), weights, torch.zeros_like(weights))
+    there = (index >= 0) & (index < size)
+    counted = there if ends == "inside" else torch.ones_like(there)
+    weights = weights / (weights * counted).sum(dim=1, keepdim=True)
+    if ends != "circular":
+        weights = torch.where(there, weights, torch.zeros_like(weights))
         index = index.clamp(0, size - 1)
     matrix = torch.zeros(len(positions), size, dtype=torch.float64)
     return matrix.scatter_add(1, index % size, weights)

@@ -42,6 +42,29 @@ def test_the_highest_budget_with_data() -> None:
     assert set(found.rows["budget"]) == {"lite"}
 
 
+def test_one_long_run_does_not_hide_a_full_table() -> None:
+    short = [trained(method) for method in ("cnn", "sesn-vector", "ss-cnn")]
+    found = chosen(*short, *(trained(seed=s, budget="paper", epochs=60) for s in range(6)))
+    assert set(found.rows["budget"]) == {"lite"}
+    assert found.left_out == ("6 cells of version 1, paper budget, Synthetic CPU (cpu), data=mnist, recipe=paper",)
+
+
+def test_the_longest_runs_can_be_asked_for() -> None:
+    rows = synthetic.frame([trained("cnn"), trained("ss-cnn"), trained(budget="paper", epochs=60)])
+    found = select(rows, published(), "mnist-scale", longest=True)
+    assert set(found.rows["budget"]) == {"paper"}
+
+
+def test_as_many_places_at_a_higher_budget_win() -> None:
+    found = chosen(trained(seed=0), trained(seed=1), trained(budget="paper", epochs=60))
+    assert set(found.rows["budget"]) == {"paper"}
+
+
+def test_a_full_smoke_test_does_not_hide_a_measurement() -> None:
+    found = chosen(trained("cnn", budget="smoke"), trained("ss-cnn", budget="smoke"), trained("cnn"))
+    assert set(found.rows["budget"]) == {"lite"}
+
+
 def test_the_machine_with_most_cells_and_only_that() -> None:
     found = chosen(*(trained(seed=s, machine="many") for s in range(3)), trained(seed=9, machine="few"))
     assert set(found.rows["machine"]) == {"many"}

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sesn import BandlimitedReLU, ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, SteerableBasis
+from sesn.algorithms.axis import PaddingMode
 from sesn.pool import SpatialAvgPool, SpatialMaxPool
-from sesn.resample import Ends
 
 #: Half-width of a window that cuts off nothing, in sigmas.
 WHOLE_HALF_WIDTH = 6.0
@@ -96,9 +96,9 @@ def unstrided(module: nn.Module, images: Tensor) -> nn.Module | None:
     return changed(module, change)
 
 
-def bandlimited(module: nn.Module, ends: Ends) -> nn.Module | None:
+def bandlimited(module: nn.Module, padding_mode: PaddingMode) -> nn.Module | None:
     """Every nn.ReLU at twice the resolution."""
-    return changed(module, lambda layer: BandlimitedReLU(ends) if isinstance(layer, nn.ReLU) else None)
+    return changed(module, lambda layer: BandlimitedReLU(padding_mode) if isinstance(layer, nn.ReLU) else None)
 
 
 def linearised(module: nn.Module) -> nn.Module | None:

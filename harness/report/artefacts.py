@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from harness.drawing import Drawing
 from harness.lookup import looked_up
-from harness.report import delta, errors, kernels, marks, times, training, waterfall
+from harness.report import delta, errors, goals, kernels, marks, times, training, waterfall
 from harness.report.findings import Finding
 from harness.report.select import Selection
 from harness.report.tables import Table
@@ -44,6 +44,8 @@ class Artefact:
         extra: further lines of the caption that depend on the numbers.
         command: how to get its rows, if not by `sesn run`.
         beside: experiments whose rows it shows if they are there.
+        longest: whether it shows the highest budget with data, rather than the fullest.
+        unless: the artefact that it would repeat if the fullest runs are the longest; it is left out then.
     """
 
     id: str
@@ -57,6 +59,8 @@ class Artefact:
     extra: Callable[[Any], list[str]] = _nothing
     command: str = ""
     beside: tuple[str, ...] = ()
+    longest: bool = False
+    unless: str = ""
 
     @property
     def kind(self) -> Literal["figure", "table"]:
@@ -97,6 +101,10 @@ _FIGURE_2 = (
     "extent (one layer). Lines and bands: median and its 95 % interval; points and bars: mean ± standard deviation, as "
     "in the paper. Dotted grey: the probe's own floor. Valid scales are those that lost nothing past the ends of the "
     "scale axis."
+)
+_GOALS = (
+    "Goals for Δ with windows of 4.5 σ, six functions and the smallest σ 2.0, and what was measured with the border "
+    "counted. Of one layer up to a factor: the largest mean of all factors."
 )
 _MNIST = (
     "Test error on MNIST-scale in %, mean ± standard deviation over realisations; + is with scaling augmentation. "
@@ -140,8 +148,17 @@ _ROWS = (
         (),
         kernels.kernels_frame,
         draw=kernels.draw_kernels,
+        says=kernels.kernels_says,
     ),
-    Artefact("basis", "The filter basis over scales", _BASIS, (), kernels.basis_frame, draw=kernels.draw_basis),
+    Artefact(
+        "basis",
+        "The filter basis over scales",
+        _BASIS,
+        (),
+        kernels.basis_frame,
+        draw=kernels.draw_basis,
+        says=kernels.basis_says,
+    ),
     Artefact(
         "figure-2",
         "Figure 2: the equivariance error",
@@ -150,6 +167,15 @@ _ROWS = (
         delta.figure_frame,
         draw=delta.draw,
         says=delta.says,
+    ),
+    Artefact(
+        "wide-windows",
+        "How near to exact wide windows come",
+        _GOALS,
+        ("delta-depth", "delta-downscale"),
+        goals.goals_frame,
+        table=goals.goals_table,
+        says=goals.goals_says,
     ),
     Artefact(
         "table-1",
@@ -170,6 +196,18 @@ _ROWS = (
         table=errors.mnist_table,
         says=errors.mnist_says,
         beside=("parameters",),
+    ),
+    Artefact(
+        "mnist-scale-longest",
+        "MNIST-scale, trained longest",
+        _MNIST,
+        ("mnist-scale",),
+        errors.mnist_frame,
+        table=errors.mnist_table,
+        says=errors.mnist_says,
+        beside=("parameters",),
+        longest=True,
+        unless="mnist-scale",
     ),
     Artefact(
         "stl10",
@@ -238,6 +276,7 @@ _ROWS = (
         training.delta_frame,
         draw=training.draw_delta,
         says=training.says_delta,
+        longest=True,
     ),
     Artefact(
         "learning-curves",
@@ -247,6 +286,7 @@ _ROWS = (
         training.curves_frame,
         draw=training.draw_curves,
         says=training.says_curves,
+        longest=True,
     ),
     Artefact(
         "differences",

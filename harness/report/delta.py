@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from harness.drawing import Drawing, Hover, styled
-from harness.report.findings import Finding, claim, number
+from harness.report.findings import Finding, claim, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
 
@@ -56,6 +56,8 @@ NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
 #: What the paper calls "not much higher" is at most this many times as high.
 NOT_MUCH_HIGHER = 1.25
+#: Delta is small up to here: a tenth of the output's size.
+SMALL = 0.01
 #: The axis begins this many times below the smallest median.
 BELOW = 30
 #: More bars than this stand in each other's way.
@@ -225,8 +227,9 @@ def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
 
 
 def says(points: Any) -> list[Finding]:
-    """The paper's three statements, each against the points."""
-    return [*_depth_findings(points), *_downscale_findings(points), *_interscale_findings(points)]
+    """The paper's three statements, each against the points, and which settings bear out all of them."""
+    three = [*_depth_findings(points), *_downscale_findings(points), *_interscale_findings(points)]
+    return [*three, *_knee_findings(points), *_settings_findings(points)]
 
 
 def _of(points: Any, experiment: str, **wanted: Any) -> Any:
@@ -273,6 +276,54 @@ def _downscale_findings(points: Any) -> Iterator[Finding]:
                 f"{number(last['median'])} at {last['x']:.3g}× (the paper: it increases beyond {knee:g}×)."
             )
             yield claim(bool(last["low"] > at_knee["high"]), text)
+
+
+def _knee_findings(points: Any) -> Iterator[Finding]:
+    """Up to which factor Delta stays small, and how many pixels are left there."""
+    for window, name in WINDOWS.items():
+        words = []
+        for series, part in _of(points, "delta-downscale", window=window, nonlinearity="linear").groupby("series"):
+            below = part[part["median"].le(SMALL).cummin()]
+            if len(below) and len(below) < len(part):
+                last, side = float(below["x"].iloc[-1]), int(series.split()[0])
+                words.append(f"up to {last:.3g}× on {series} ({round(side / last)} pixels left)")
+        if words:
+            text = f"One layer with {name} has a median Δ of at most {SMALL:.0%} {listed(words)}"
+            yield Finding("measured", f"{text}: the knee moves with the pixels that are left, not with the factor.")
+
+
+def _settings_findings(points: Any) -> Iterator[Finding]:
+    """Which windows and nonlinearities bear out all of the paper's statements, and where the others fail."""
+    depth, level = _fact(points, "delta-depth")
+    good, bad = [], []
+    for window, name in WINDOWS.items():
+        for nonlinearity, kind in NAMES.items():
+            failing = _failing(points, window, nonlinearity, depth, level)
+            if failing is not None:
+                setting = f"{name}, {kind}"
+                good.extend([] if failing else [setting])
+                bad.extend([f"{setting} (not {listed(failing)})"] if failing else [])
+    if good or bad:
+        text = f"All three curves are as the paper states them with: {'; '.join(good) or 'no setting'}."
+        yield Finding("measured", text + (f" Otherwise: {'; '.join(bad)}." if bad else ""))
+
+
+def _failing(points: Any, window: str, nonlinearity: str, depth: float, level: float) -> list[str] | None:
+    """The statements that one setting does not bear out; None where a panel is missing."""
+    setting = {"window": window, "nonlinearity": nonlinearity}
+    deep = _of(points, "delta-depth", **setting, series="valid scales", x=depth)
+    shrunk = _of(points, "delta-downscale", **setting, series="96 pixels")
+    mixed = _of(points, "delta-interscale", **setting, series="all of 5 scales")
+    knee, _ = _fact(points, "delta-downscale")
+    before, after = shrunk[shrunk["x"] <= 1.01 * knee], shrunk[shrunk["x"] > 1.01 * knee]
+    if not len(deep) or not len(before) or not len(after) or len(mixed) < 2:
+        return None
+    holds = {
+        f"{depth:g} layers": float(deep["mean"].iloc[0]) <= NOT_MUCH_HIGHER * level,
+        f"the rise beyond {knee:g}×": after["low"].iloc[-1] > before["high"].iloc[-1],
+        "the rise with the extent": mixed["low"].iloc[-1] > mixed["high"].iloc[0],
+    }
+    return [name for name, good in holds.items() if not good]
 
 
 def _interscale_findings(points: Any) -> Iterator[Finding]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.drawing import Drawing
-from harness.report.artefacts import ARTEFACTS, Artefact, artefact
+from harness.methods import METHODS
+from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import VERDICTS, Finding, Verdict
 from harness.report.select import Selection, cleaned, select
 from harness.report.tables import Table
@@ -70,21 +71,27 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     """Every artefact, or one, and notes on rows that no artefact can show."""
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
     rows, notes = cleaned(material.rows)
-    needed = {key for one in chosen for key in (*one.experiments, *one.beside)}
-    selections = {key: _selection(material, rows, key) for key in sorted(needed)}
-    return [_render(one, selections, material.figures) for one in chosen], [*material.notes, *notes]
+    needed = sorted({key for one in chosen for key in (*one.experiments, *one.beside)})
+    fullest, longest = ({key: _selection(material, rows, key, most) for key in needed} for most in (False, True))
+    every = []
+    for one in chosen:
+        few = one.longest and any(longest[key].facts != fullest[key].facts for key in one.experiments)
+        if few or not one.unless:
+            every.append(_render(one, longest if few else fullest, material.figures, few))
+    return every, [*material.notes, *notes]
 
 
-def _selection(material: Material, rows: Any, key: str) -> Selection:
+def _selection(material: Material, rows: Any, key: str, longest: bool) -> Selection:
     if key == "error-budget":
         return budget_selection(material.error_budget)
-    return select(rows, material.paper, key, material.versions.get(key))
+    return select(rows, material.paper, key, material.versions.get(key), longest)
 
 
-def _render(one: Artefact, selections: Mapping[str, Selection], figures: Mapping[str, Drawing]) -> Rendered:
+def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing], few: bool) -> Rendered:
+    """With all that is shown of it; `few` if only some methods have such long runs."""
     own = [selections[key] for key in one.experiments]
     notes = tuple(note for chosen in own for note in _notes(chosen))
-    again = one.regenerate({chosen.experiment: _options(chosen) for chosen in own if not chosen.empty})
+    again = one.regenerate({chosen.experiment: _options(chosen, few) for chosen in own if not chosen.empty})
     try:
         frame = one.frame(selections)
         if (own and all(chosen.empty for chosen in own)) or not len(frame):
@@ -99,30 +106,38 @@ def _render(one: Artefact, selections: Mapping[str, Selection], figures: Mapping
     return Rendered(one, frame, captions, notes, findings, again, drawing, table)
 
 
-def _options(chosen: Selection) -> str:
-    """What `sesn run` must be told to run the same cells."""
+def _options(chosen: Selection, few: bool) -> str:
+    """What `sesn run` must be told to run the same cells; of the longest runs, only the methods that have them."""
     words = [f"--budget {chosen.facts['budget']}"] if "budget" in chosen.facts else []
+    methods = [key for key in METHODS if few and key in set(chosen.rows["method"])]
+    words += [f"--methods {','.join(methods)}"] if methods else []
     return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
 
 
 def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
-    """A claim tested with less than the paper's budget says so; a smoke test is no test of a claim at all."""
+    """A claim tested with less than the paper's budget says so; a smoke test, or a shorter training, is no test."""
     tested = [chosen for chosen in own if chosen.experiment not in COUNTED]
     less = [chosen for chosen in tested if chosen.facts.get("budget", "paper") != "paper"]
     if not less:
         return finding
-    smoke = any(chosen.facts["budget"] == "smoke" for chosen in less) and finding.verdict != "missing"
     words = ", ".join(dict.fromkeys(_less(chosen) for chosen in less))
-    return Finding("measured" if smoke else finding.verdict, f"{finding.text} [{words}]")
+    untested = any(chosen.facts["budget"] == "smoke" or _shorter(chosen) for chosen in less)
+    verdict = "measured" if untested and finding.verdict != "missing" else finding.verdict
+    return Finding(verdict, f"{finding.text} [{words}]")
 
 
 def _less(chosen: Selection) -> str:
     """The budget, and of training how many epochs it has of the paper's."""
     words = f"{chosen.facts['budget']} budget"
+    return f"{words}: {_shorter(chosen)}" if _shorter(chosen) else words
+
+
+def _shorter(chosen: Selection) -> str:
+    """How many of the paper's epochs a training has; empty for what is not trained."""
     published = chosen.paper["epochs"].dropna() if "epochs" in chosen.paper else chosen.paper[:0]
     if not chosen.facts.get("epochs") or not len(published):
-        return words
-    return f"{words}: {chosen.facts['epochs']} of the paper's {int(published.iloc[0])} epochs"
+        return ""
+    return f"{chosen.facts['epochs']} of the paper's {int(published.iloc[0])} epochs"
 
 
 def _context(chosen: Selection) -> str:

@@ -1,7 +1,9 @@
 """Which rows an artefact shows: one version, one budget, one machine, one set of settings; never a mixture.
 
-The current version of the experiment, then the highest budget with data, then the paper's own data rather than the
-embedded ones, then the machine with most cells, then the settings with most cells. What is left out is listed.
+The current version of the experiment; anything rather than a smoke test; the paper's own data rather than embedded
+ones; then the group that fills most of the artefact's places, so that one long run does not hide a full table; then
+the highest budget, and the machine and settings with most cells. For an artefact of the `longest` runs the
+places do not count. What is left out is listed.
 """
 
 from __future__ import annotations
@@ -86,8 +88,11 @@ def cleaned(rows: Any) -> tuple[Any, list[str]]:
     return rows[known["metric"] & known["method"] & known["budget"]], notes
 
 
-def select(rows: Any, paper: Any, experiment: str, version: int | None = None) -> Selection:
-    """The rows of one experiment that may stand together; the newest version in the rows, if none is named."""
+def select(rows: Any, paper: Any, experiment: str, version: int | None = None, longest: bool = False) -> Selection:
+    """The rows of one experiment that may stand together; the newest version in the rows, if none is named.
+
+    `longest` prefers the highest budget with data, however few methods have it.
+    """
     published = paper[paper["experiment"].eq(experiment)].dropna(axis="columns", how="all")
     published = published.reindex(columns=[*dict.fromkeys([*CORE, *EXTRA, *published.columns])])
     rows = rows[rows["experiment"].eq(experiment)].dropna(axis="columns", how="all")
@@ -96,7 +101,8 @@ def select(rows: Any, paper: Any, experiment: str, version: int | None = None) -
     wanted = version if version is not None else int(good["version"].max()) if len(good) else 0
     bad = bad[bad["version"].eq(wanted)]
     groups = _groups(good, experiment)
-    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted))
+    places = {key: _places(good[good["cell"].isin(cells)], experiment) for key, cells in groups.items()}
+    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted, 0 if longest else places[key]))
     chosen = [key for key in ranked if dict(key)["version"] == wanted][:1]
     shown_key = dict(chosen[0]) if chosen else {}
     left_out = tuple(_describe(dict(key), len(groups[key]), shown_key) for key in ranked if key not in chosen)
@@ -142,7 +148,13 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int) -> tuple[Any, ...]:
+def _places(rows: Any, experiment: str) -> int:
+    """How many places of an artefact some rows fill: methods, and what is laid out side by side."""
+    axes = [name for name in AXES.get(experiment, ()) if name in rows]
+    return len(rows.drop_duplicates(["method", *axes]))
+
+
+def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int, places: int) -> tuple[Any, ...]:
     """The best first."""
 
     def many(*names: str) -> int:
@@ -151,8 +163,10 @@ def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int) -> tuple[Any
 
     return (
         key["version"] != wanted,
-        -BUDGETS.index(key["budget"]),
+        key["budget"] == BUDGETS[0],
         any(str(key.get(name)) == EMBEDDED for name in DATA_SETTINGS),
+        -places,
+        -BUDGETS.index(key["budget"]),
         -many(*BASE),
         -many(*key),
         str(sorted(key.items(), key=str)),

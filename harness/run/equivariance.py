@@ -36,9 +36,18 @@ CHUNK_NUMBERS = 8 * 8 * 5 * 96 * 96
 CALIBRATION_IMAGES = 4
 #: What rows keep of a value.
 DIGITS = 6
-#: The attributes of the meter that rows keep, by metric; without interscale layers all channels are valid.
-KEPT = {"delta": "valid", "delta_centred": "centred", "energy": "energy", "delta_all": "all"}
-WITHOUT_INTERSCALE = ("delta", "delta_centred", "energy")
+#: The attributes of the meter that rows keep, by metric.
+KEPT = {
+    "delta": "valid",
+    "delta_centred": "centred",
+    "energy": "energy",
+    "delta_uncropped": "uncropped",
+    "delta_all": "all",
+}
+#: Those of a sweep that crops nothing, of one that does, and of one whose layers reach past the ends of the scale axis.
+PLAIN = ("delta", "delta_centred", "energy")
+CROPPED = (*PLAIN, "delta_uncropped")
+INTERSCALE = (*CROPPED, "delta_all")
 
 
 class Probe(NamedTuple):
@@ -46,26 +55,26 @@ class Probe(NamedTuple):
 
     resampler: Resampler = "lanczos3"
     crop: Any = "auto"
+    ends: Any = "auto"
 
     @classmethod
     def of(cls, settings: Mapping[str, Scalar]) -> Probe:
         """That of a cell."""
-        return cls(str(settings["resampler"]), settings["crop"])  # type: ignore[arg-type]
+        return cls(str(settings["resampler"]), settings["crop"], settings["ends"])  # type: ignore[arg-type]
 
     def moved(self, output: Tensor, factor: float, grid: ScaleGrid | None) -> Tensor:
         """L_s of an output, before the scale axis shifts; scale channels without a partner are not computed."""
-        ends = resampler_ends(self.resampler, "auto")
         if grid is None:
-            return rescale(output, factor, self.resampler, ends)
-        partners = [j for _, j in grid.match(factor).pairs]
+            return self.shrunk(output, factor)
+        first = min((j for _, j in grid.match(factor).pairs), default=len(grid))
         sides = [resampled_size(side, factor) for side in output.shape[-2:]]
         result = output.new_zeros(*output.shape[:3], *sides)
-        result[:, :, partners] = rescale(output[:, :, partners], factor, self.resampler, ends)
+        result[:, :, first:] = self.shrunk(output[:, :, first:], factor)
         return result
 
     def shrunk(self, images: Tensor, factor: float) -> Tensor:
         """L_s of images."""
-        return rescale(images, factor, self.resampler, resampler_ends(self.resampler, "auto"))
+        return rescale(images, factor, self.resampler, resampler_ends(self.resampler, self.ends))
 
     def error(self, module: nn.Module, original: Tensor, direct: Tensor, factor: float) -> EquivarianceError:
         """Compare Phi(f) with Phi(L_s f), both in float64."""
@@ -148,7 +157,7 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
         at: dict[str, Scalar] = {"depth": depth, "data_name": name}
         if depth in (1, len(points)):
             floor = floor_of(cell, context, factor, errors[0].crop, at)
-            found += [*measurements(errors, at, WITHOUT_INTERSCALE), floor]
+            found += [*measurements(errors, at, PLAIN), floor]
         else:
             found += measurements(errors, at, ("delta",))
     return found
@@ -172,7 +181,7 @@ def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
         pixels = resampled_size(int(settings["side"]), 1 / downscale)
         at: dict[str, Scalar] = {"downscale": downscale, "pixels": pixels, "data_name": name}
         floor = floor_of(cell, context, 1 / downscale, errors[0].crop, at)
-        found += [*measurements(errors, at, WITHOUT_INTERSCALE), floor]
+        found += [*measurements(errors, at, CROPPED), floor]
     return found
 
 
@@ -192,7 +201,7 @@ def delta_interscale(cell: Cell, context: Context) -> list[Measurement]:
         lambda done: context.on_progress(done, "images"),
     )
     at = {"data_name": name}
-    return [*measurements(errors, at, tuple(KEPT)), floor_of(cell, context, factor, errors[0].crop, at)]
+    return [*measurements(errors, at, INTERSCALE), floor_of(cell, context, factor, errors[0].crop, at)]
 
 
 def downscales_of(settings: Mapping[str, Scalar]) -> list[float]:
@@ -226,18 +235,18 @@ def _images(name: str, side: int, count: int, enlarging: str, root: Path | None)
 
 def floor_of(cell: Cell, context: Context, factor: float, crop: int, at: Mapping[str, Scalar]) -> Measurement:
     """The probe's own floor. Weights have no part in it, so a worker computes it for its first draw only."""
-    resampler = str(cell.settings["resampler"])
-    return Measurement("floor", _floor(_image_key(cell, context), factor, resampler, crop), at)
+    probe = Probe.of(cell.settings)._replace(crop=crop)
+    return Measurement("floor", _floor(_image_key(cell, context), factor, probe), at)
 
 
 @lru_cache(maxsize=64)
-def _floor(key: tuple[str, int, int, str, Path | None], factor: float, resampler: Any, crop: int) -> tuple[float, ...]:
-    ends = resampler_ends(resampler, "auto")
+def _floor(key: tuple[str, int, int, str, Path | None], factor: float, probe: Probe) -> tuple[float, ...]:
+    resampler, ends = probe.resampler, resampler_ends(probe.resampler, probe.ends)
     images, _ = _images(*key)
     values = []
     for start in range(len(images)):
         image = images[start : start + 1]
-        cut = min(crop, quarter_side(rescale(image, factor, resampler, ends)))
+        cut = min(probe.crop, quarter_side(rescale(image, factor, resampler, ends)))
         values.append(reference_error(image, factor, resampler, ends, cut))
     return rounded(torch.cat(values))
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sesn._checks import require
+
+#: What lies outside an axis: zeros, or the signal again.
+PaddingMode = Literal["zeros", "circular"]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """One-dimensional correlation as products with banded matrices, which hold the padding and the stride too.
 
 A short line is one product. A long line is cut into blocks of outputs, each of which multiplies only the pixels its
-windows reach: a true one-dimensional convolution in pieces large enough to run at the speed of matrix products.
+windows reach: a true one-dimensional convolution in pieces large enough to run at the speed of matrix products. Any
+other matrix whose rows reach few pixels, such as a resampler's, is multiplied the same way: `bands`, `along_both`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from sesn.algorithms.axis import Axis
 #: Lines up to this length are one block; longer ones have blocks of so many outputs.
 LONG_LINE = 256
 BLOCK = 128
+#: Outputs of a block of `bands`: rows that reach few pixels are cut finer.
+BAND = 64
+#: Blocks must spare this share of a matrix to be worth their extra calls.
+SPARED = 0.3
 
 
 def banded_matrix(profiles: Tensor, axis: Axis) -> Tensor:
@@ -54,6 +59,33 @@ def blocks(profiles: Tensor, axis: Axis) -> tuple[Block, ...]:
     matrix = banded_matrix(profiles, axis)
     spans = block_spans(axis, profiles.shape[-1] // 2)
     return tuple(Block(a, b, low, high, matrix[:, a:b, low:high].contiguous()) for a, b, low, high in spans)
+
+
+def bands(matrix: Tensor, like: Tensor) -> tuple[Block, ...]:
+    """A matrix [outputs, size] in blocks without most of its zeros, in the dtype and on the device of `like`."""
+    spans = [_reached(matrix, start, min(start + BAND, len(matrix))) for start in range(0, len(matrix), BAND)]
+    if sum((b - a) * (high - low) for a, b, low, high in spans) > (1 - SPARED) * matrix.numel():
+        return whole(matrix, like)
+    return tuple(Block(a, b, low, high, matrix[None, a:b, low:high].to(like)) for a, b, low, high in spans)
+
+
+def whole(matrix: Tensor, like: Tensor) -> tuple[Block, ...]:
+    """A matrix [outputs, size] as one block, in the dtype and on the device of `like`."""
+    outputs, size = matrix.shape
+    return (Block(0, outputs, 0, size, matrix[None].to(like)),)
+
+
+def _reached(matrix: Tensor, start: int, stop: int) -> tuple[int, int, int, int]:
+    """The span of the pixels that some rows of a matrix reach; one pixel if they reach none."""
+    pixels = matrix[start:stop].ne(0).any(dim=0).nonzero().flatten().tolist()
+    return (start, stop, pixels[0], pixels[-1] + 1) if pixels else (start, stop, 0, 1)
+
+
+def along_both(rows: tuple[Block, ...], columns: tuple[Block, ...], x: Tensor) -> Tensor:
+    """R x C^T on the last two axes of x [..., h, w], where `rows` are the blocks of R and `columns` those of C."""
+    lines = along_rows(columns, x.reshape(-1, x.shape[-1]))  # [.. h, 1, w']
+    found = along_columns(rows, lines.reshape(-1, x.shape[-2], lines.shape[-1]))  # [.., 1, h', w']
+    return found.reshape(*x.shape[:-2], *found.shape[-2:])
 
 
 def block_spans(axis: Axis, radius: int) -> list[tuple[int, int, int, int]]:
