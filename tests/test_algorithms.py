@@ -237,6 +237,37 @@ def test_long_lines_in_blocks_equal_one_product(block: int, case: slow.Case) -> 
         assert_near(case.layer("separable", torch.device("cpu"))(case.field), case.answer(), 1e-11)
 
 
+@given(
+    data=st.data(),
+    outputs=st.integers(1, 40),
+    size=st.integers(1, 40),
+    reach=st.integers(0, 9),
+    band=st.integers(1, 12),
+)
+def test_a_matrix_in_bands_is_the_matrix(data: st.DataObject, outputs: int, size: int, reach: int, band: int) -> None:
+    """Whatever its rows reach, none included, on either axis."""
+    seeded = torch.Generator().manual_seed(data.draw(st.integers(0, 999)))
+    centres = torch.arange(outputs)[:, None] * size / outputs
+    near = (centres - torch.arange(size)).abs() < reach
+    matrix = torch.randn(outputs, size, generator=seeded, dtype=torch.float64) * near
+    x = torch.randn(2, size, size, generator=seeded, dtype=torch.float64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(banded, "BAND", band)
+        patch.setattr(banded, "SPARED", -1.0)
+        parts = banded.bands(matrix, x)
+    assert [(part.start, part.stop) for part in parts][-1][1] == outputs
+    assert_near(banded.along_both(parts, parts, x), matrix @ x @ matrix.t(), 1e-12)
+
+
+def test_bands_leave_out_what_a_long_resampler_does_not_reach() -> None:
+    like = torch.zeros((), dtype=torch.float64)
+    matrix = sesn.resampling_matrix(384, 2**-0.5)
+    parts = banded.bands(matrix, like)
+    assert sum(part.matrix.numel() for part in parts) < 0.5 * matrix.numel()
+    full = sesn.resampling_matrix(384, 2**-0.5, "fourier")
+    assert len(banded.bands(full, like)) == 1
+
+
 # The chooser
 
 

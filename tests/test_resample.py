@@ -70,9 +70,10 @@ def test_no_side_is_preferred(size, factor, resampler, ends):
 
 @given(size=SIZES, factor=factors(0.3, 3.0), resampler=ANY)
 def test_a_constant_stays_a_constant(size, factor, resampler):
-    """Rows sum to 1: everywhere with periodic ends, away from the border with zeros beyond it."""
-    periodic = resampling_matrix(size, factor, resampler, "circular").sum(1)
-    assert_same(periodic, torch.ones_like(periodic))
+    """Rows sum to 1: everywhere with periodic ends or none, away from the border with zeros beyond it."""
+    for ends in ("circular", "inside"):
+        total = resampling_matrix(size, factor, resampler, ends).sum(1)
+        assert_same(total, torch.ones_like(total))
     if resampler != "fourier":
         margin = border(resampler, factor)
         inner = resampling_matrix(size, factor, resampler, "zeros").sum(1)[margin:-margin]
@@ -141,6 +142,7 @@ def test_the_antialiased_ones_are_pillows(resampler, filter, seed, before, after
     margin = border(resampler, after / before)
     # Pillow keeps float32 images: 12 taps on each axis of values up to about 5, each rounded to 6e-8 of itself
     torch.testing.assert_close(interior(ours, margin), interior(theirs, margin), rtol=0, atol=1e-5)
+    torch.testing.assert_close(rescale(image, after / before, resampler, "inside"), theirs, rtol=0, atol=1e-5)
 
 
 @given(seed=SEEDS, before=SIZES, after=SIZES)
