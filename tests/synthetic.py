@@ -196,6 +196,7 @@ def _stl10(budget: Any, noise: Any) -> Iterator[Result]:
     for experiment, width in (("stl10", 8), ("stl10-reduced", 1)):
         for place, row in enumerate(methods_on("stl10")):
             settings = {"data": "stl10", "recipe": "paper", "depth": 16, "width": width, "test_images": 8000}
+            settings["resolution"] = 96
             cell = Cell(experiment, 1, budget, row.key, settings)
             if experiment == "stl10" and place % 3:
                 yield from absent(cell, "failed", "out of memory: 10 % of <b>RAM</b>")

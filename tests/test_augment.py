@@ -199,6 +199,13 @@ def test_the_frame_is_black_and_the_hole_is_the_mean_colour() -> None:
     assert int((batch[:, 0] == 0).flatten(1).sum(dim=1).max()) == 32 * 32
 
 
+def test_a_smaller_picture_has_a_smaller_frame_and_hole() -> None:
+    batch = stl10_batch(torch.full((64, 3, 48, 48), 255, dtype=torch.uint8), seeded())
+    assert int((batch[:, 0] == 0).flatten(1).sum(dim=1).max()) == 16 * 16
+    frames = (batch[:, 0] < -0.5).all(dim=2).sum(dim=1)
+    assert int(frames.max()) == 6
+
+
 def test_test_images_are_only_normalised() -> None:
     images = noise(2, 3, 96, 96)
     assert torch.equal(stl10_batch(images), normalised(images, STL10_MEAN, STL10_STD))

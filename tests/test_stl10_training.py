@@ -64,8 +64,9 @@ def test_a_file_of_the_official_size_must_have_the_official_content(
     assert len(stl10_labelled("train", tmp_path)) == 4
 
 
-def cell(train: int, test: int) -> Cell:
-    return Cell("stl10", 1, "smoke", "wrn", {"data": "stl10", "train_images": train, "test_images": test})
+def cell(train: int, test: int, resolution: int = 96) -> Cell:
+    settings = {"data": "stl10", "train_images": train, "test_images": test, "resolution": resolution}
+    return Cell("stl10", 1, "smoke", "wrn", settings)
 
 
 def test_training_reads_as_many_images_as_its_cell_says(tmp_path: Path) -> None:
@@ -73,6 +74,15 @@ def test_training_reads_as_many_images_as_its_cell_says(tmp_path: Path) -> None:
     assert (task.train.name, task.test.name) == ("STL-10 train, 4 of 5000 images", "STL-10 test, 2 of 8000 images")
     with pytest.raises(ValueError, match=r"`count` \(=8000\) must be between 1 and 3"):
         stl10_task(cell(4, 8000), tmp_path)
+
+
+def test_a_smaller_picture_is_the_mean_of_squares(tmp_path: Path) -> None:
+    task = stl10_task(cell(4, 2, 48), stored(tmp_path))
+    squares = images(3)[:2].astype(float).reshape(2, 3, 48, 2, 48, 2).mean(axis=(3, 5))
+    assert np.abs(task.test.images.numpy() - squares).max() <= 0.5
+    assert task.test.name == "STL-10 test, 2 of 8000 images, averaged to 48 pixels"
+    with pytest.raises(ValueError, match=r"`side` \(=50\) must divide 96"):
+        stl10_task(cell(4, 2, 50), tmp_path)
 
 
 def test_nothing_is_trained_on_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

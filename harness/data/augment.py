@@ -17,6 +17,7 @@ MNIST_MEAN, MNIST_STD = (0.0607,), (0.2161,)
 STL10_MEAN, STL10_STD = (0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713)
 #: The factors of the paper's "+" regime: uniform, not log-uniform.
 PLUS_SCALES = (0.5, 2.0)
+STL10_SIDE = 96
 STL10_PADDING = 12
 STL10_HOLE = 32
 
@@ -31,12 +32,13 @@ def stl10_batch(images: Tensor, generator: torch.Generator | None = None) -> Ten
     """Photographs uint8 [n, 3, h, w] as the network's input, float32; with a generator as in training.
 
     Then a crop after zero padding by 12 and a mirror image come before the normalisation (the frame is black), and
-    a hole 32 pixels wide after it (the hole has the mean colour).
+    a hole 32 pixels wide after it (the hole has the mean colour): 12 and 32 of 96, the same parts of a smaller side.
     """
     if generator is None:
         return normalised(images, STL10_MEAN, STL10_STD)
-    moved = random_flip(random_crop(images, STL10_PADDING, generator), generator)
-    return cutout(normalised(moved, STL10_MEAN, STL10_STD), STL10_HOLE, generator)
+    padding, hole = (round(length * images.shape[-1] / STL10_SIDE) for length in (STL10_PADDING, STL10_HOLE))
+    moved = random_flip(random_crop(images, padding, generator), generator)
+    return cutout(normalised(moved, STL10_MEAN, STL10_STD), hole, generator)
 
 
 def normalised(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:

@@ -165,6 +165,7 @@ def _data_words(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{facts['epochs']} epochs"
     if facts.get("depth") and facts.get("width"):
         yield f"WRN-{facts['depth']}-{facts['width']}"
+        yield f"{facts['resolution']} pixels"
     if facts.get("recipe"):
         yield f"{facts['recipe']} recipe"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from harness.data.augment import mnist_batch, stl10_batch
 from harness.data.labelled import LabelledImages
@@ -61,6 +62,20 @@ def mnist_task(cell: Cell, root: Path | None) -> Task:
 
 
 def stl10_task(cell: Cell, root: Path | None) -> Task:
-    """STL-10's labelled images, or the first of them; there is no validation set."""
+    """STL-10's labelled images, or the first of them, at the cell's resolution; there is no validation set."""
     train, test = (stl10_labelled(name, root, int(cell.settings[f"{name}_images"])) for name in SPLITS)
-    return Task(train=train, test=test, batch=stl10_batch, augmented=True)
+    side = int(cell.settings["resolution"])
+    return Task(train=shrunk(train, side), test=shrunk(test, side), batch=stl10_batch, augmented=True)
+
+
+def shrunk(images: LabelledImages, side: int) -> LabelledImages:
+    """Images [n, c, h, h] with `side` pixels along each side, each the mean of a square of pixels."""
+    stored = images.images.shape[-1]
+    if side == stored:
+        return images
+    if side < 1 or stored % side:
+        raise ValueError(
+            f"`side` (={side}) must divide {stored}: every new pixel is the mean of a whole square of old ones"
+        )
+    means = functional.avg_pool2d(images.images.to(torch.float32), stored // side).round().to(torch.uint8)
+    return LabelledImages(means, images.labels, f"{images.name}, averaged to {side} pixels")

@@ -47,7 +47,7 @@ def mnist_job(cell: Cell, root: Path | None) -> Job:
 def stl10_job(cell: Cell, root: Path | None) -> Job:
     """The wide residual network of the cell's method, and STL-10."""
     settings = cell.settings
-    options = {"depth": int(settings["depth"]), "width": int(settings["width"])}
+    options = {name: int(settings[name]) for name in ("depth", "width", "resolution")}
     network = method(cell.method).build("stl10", str(settings["recipe"]), **options)  # type: ignore[arg-type]
     return Job(network, stl10_task(cell, root), stl10_recipe(cell))
 
