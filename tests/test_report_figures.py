@@ -134,6 +134,19 @@ def test_what_figure_2_says_can_be_either() -> None:
     assert missing.verdict == "missing"
 
 
+def test_figure_2_names_the_settings_that_bear_out_all_statements(shown: dict[str, Rendered]) -> None:
+    """Made-up rows: wide windows hold everywhere, published ones pass 6 % long before 50 layers."""
+    points = shown["figure-2"].frame
+    (finding,) = [one for one in delta.says(points) if "All three curves" in one.text]
+    good, bad = finding.text.split(" Otherwise: ")
+    assert "wide windows (4.5 σ), ReLU" in good
+    assert "published windows, ReLU (not 50 layers)" in bad
+    flat = points.assign(low=points["median"], high=points["median"])
+    flat.loc[flat["experiment"].eq("delta-downscale"), ["low", "high"]] = 1.0
+    (other,) = [one for one in delta.says(flat) if "All three curves" in one.text]
+    assert "wide windows (4.5 σ), ReLU (not the rise beyond 16×)" in other.text
+
+
 SETTINGS = {"data": "mnist", "recipe": "paper", "epochs": 2, "resolution": 28, "augmented": False}
 
 
@@ -226,6 +239,19 @@ def test_frame_of_the_basis() -> None:
     small = frame[frame["basis"].eq(kernels.PUBLISHED) & frame["sigma"].eq(0.9)]
     assert small["norm"].to_list() == pytest.approx([1.0] * 9)
     assert small["box"].unique().tolist() == [3]
+
+
+def test_what_the_kernels_say() -> None:
+    text = " ".join(finding.text for finding in kernels.kernels_says(kernels.kernels_frame({})))
+    assert "T → H takes 8 × 3 kernels, of which 0 are zero: 6 kernels are stored" in text
+    assert "H → H takes 8 × 12 kernels, of which 72 are zero: 6 kernels are stored" in text
+
+
+def test_only_published_windows_change_the_integral_of_a_function() -> None:
+    cut, whole = (finding.text for finding in kernels.basis_says(kernels.basis_frame({})))
+    spreads = [float(text.split(" varies over scales by up to ")[1].split(" ")[0]) for text in (cut, whole)]
+    assert spreads[0] > 0.05
+    assert spreads[1] < 1e-3
 
 
 def test_frame_of_the_error_budget(shown: dict[str, Rendered]) -> None:

@@ -115,8 +115,8 @@ _STL10 = (
     "interval holds only what the choice of test images explains."
 )
 _REDUCED = (
-    "Test error in % on STL-10 of a thinner and shallower network than the paper's: absolute errors cannot be "
-    "compared, differences to the plain network (WRN) may be."
+    "Test error in % on STL-10 of a thinner and shallower network than the paper's, on smaller images and trained for "
+    "fewer epochs: absolute errors cannot be compared, differences to the plain network (WRN) may be."
 )
 _TIMES = (
     "Time of an epoch of MNIST-scale (10,000 images), extrapolated from the median training step without reading data; "
