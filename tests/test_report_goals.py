@@ -1,4 +1,4 @@
-"""The goals for wide windows: taken from the right rows, met or missed, and explained by what is left without a cause."""
+"""The goals for wide windows: of the right rows, met or missed, and explained by what is left without a cause."""
 
 from __future__ import annotations
 
