@@ -1,4 +1,4 @@
-"""Three networks to check, as in docs/checking-your-network.md."""
+"""Networks to check, as in docs/checking-your-network.md."""
 
 from torch import nn
 
@@ -20,3 +20,9 @@ def steerable() -> nn.Module:
     """Two layers with wide windows and a band-limited nonlinearity."""
     basis = basis_a(ScaleGrid.geometric(1.5, 2**0.5, 5), None, 3, window="wide", max_total_order=2)
     return nn.Sequential(ScaleLift(3, 8, basis), BandlimitedReLU(), ScaleConv(8, 8, basis))
+
+
+def wide() -> nn.Module:
+    """One linear layer on windows of 4.5 sigma, from 96 pixels to 68 and on to 24: nothing but the border is left."""
+    basis = basis_a(ScaleGrid.geometric(2.0, 96 / 68, 5), None, 3, window="wide", max_total_order=2)
+    return nn.Sequential(ScaleLift(3, 8, basis, bias=False))

@@ -104,7 +104,8 @@ _FIGURE_2 = (
 )
 _GOALS = (
     "Goals for Δ with windows of 4.5 σ, six functions and the smallest σ 2.0, and what was measured with the border "
-    "counted. Of one layer up to a factor: the largest mean of all factors."
+    "counted. Of one layer up to a factor: the largest mean of all factors. `sesn budget` splits the Δ of such a layer "
+    "into its causes (folder budget)."
 )
 _MNIST = (
     "Test error on MNIST-scale in %, mean ± standard deviation over realisations; + is with scaling augmentation. "

@@ -49,6 +49,13 @@ OTHERS = (
         "published.png",
     ),
     (
+        "budget",
+        "Δ of one layer with wide windows at 3.97×, split into causes",
+        "sesn budget docs/examples/network.py:wide --input 3x96x96 --downscale 3.97 --images stl10 --count 16 "
+        "--picture reports/budget/wide.png --json reports/budget/wide.json",
+        "wide.png",
+    ),
+    (
         "tune",
         "kernels against their cost",
         "sesn tune --picture reports/tune/tune.png --json reports/tune/tune.json",
