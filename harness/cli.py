@@ -155,7 +155,8 @@ def profile(
 ) -> None:
     """Measure Δ after every submodule of a network, to see which layer breaks its equivariance."""
     with consoles(quiet) as (console, _):
-        from harness.check.tools import Output, Subject
+        from harness.check.output import Output
+        from harness.check.tools import Subject
         from harness.check.tools import profile as run_profile
 
         subject = Subject(target, input_, downscale, images, count, data, resampler, seed)
@@ -178,7 +179,8 @@ def budget(
 ) -> None:
     """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall."""
     with consoles(quiet) as (console, progress):
-        from harness.check.tools import Output, Subject
+        from harness.check.output import Output
+        from harness.check.tools import Subject
         from harness.check.tools import budget as run_budget
 
         subject = Subject(target, input_, downscale, images, count, data, resampler, seed)
@@ -205,7 +207,8 @@ def tune(
 ) -> None:
     """Propose the kernels with the smallest Δ of one layer for a budget of multiply-adds."""
     with consoles(quiet) as (console, progress):
-        from harness.check.tools import Output, Request, tuned
+        from harness.check.output import Output
+        from harness.check.tools import Request, tuned
 
         request = Request(scales, range_, budget_macs, side, channels, images, count, data, seed)
         tuned(request, Output(json, picture), console, progress)

@@ -168,6 +168,32 @@ def test_nothing_is_written_when_the_module_fails(check: Check, tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} - before <= {"__pycache__"}
 
 
+@pytest.mark.parametrize(
+    ("out", "picture"),
+    [("out.png", "out.png"), ("out.svg", "out.png"), ("out.png", "out.svg"), ("new/../out.svg", "./out.svg")],
+)
+def test_json_and_picture_must_be_different_files(check: Check, tmp_path: Path, out: str, picture: str) -> None:
+    before = {path.name for path in tmp_path.iterdir()}
+    result = check("identity", "--json", out, "--picture", picture)
+    refused(result, f"`json` (='{out}') must be another file than those of `picture` (='{Path(picture)}'), which are")
+    assert f"for example {Path(out).with_suffix('.json')}" in said(result)
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_json_and_picture_in_different_folders_may_share_a_name(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "link.png").symlink_to("out.png")  # replaced, not followed
+    assert check("identity", "--json", "new/out.png", "--picture", "out.png").exit_code == 0
+    assert check("identity", "--json", "link.png", "--picture", "out.png").exit_code == 0
+    for path in (tmp_path / "new" / "out.png", tmp_path / "link.png"):
+        assert json.loads(path.read_text())["passes"]
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_through_a_link_is_the_same_folder(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "here").symlink_to(tmp_path, target_is_directory=True)
+    refused(check("identity", "--json", "here/out.png", "--picture", "out.png"), "`json` (='here/out.png') must be")
+
+
 def test_quiet_prints_nothing(check: Check) -> None:
     result = check("cnn", "--tolerance", "1e-2", "--quiet")
     assert (result.exit_code, result.output) == (1, "")

@@ -204,6 +204,7 @@ def test_command_writes_json_and_picture(tmp_path: Path) -> None:
         (["--budget-macs", "10"], "the cheapest candidate's cost"),
         (["--images", "nowhere"], "`images`"),
         (["--picture", "x.pdf"], "`picture`"),
+        (["--picture", "x.png", "--json", "x.svg"], "`json` (='x.svg') must be another file than those of `picture`"),
         (["--scales", "many"], "scales"),
     ],
 )
@@ -252,3 +253,11 @@ def test_profile_and_budget_say_what_is_wrong(command: str, tmp_path: Path) -> N
         result = CliRunner().invoke(app, [command, *words])
         assert result.exit_code == 2, result.output
         assert said in result.output
+
+
+def test_budget_refuses_one_file_for_json_and_picture(tmp_path: Path) -> None:
+    both = str(tmp_path / "out.png")
+    result = CliRunner().invoke(app, ["budget", "net.py:build", "--json", both, "--picture", both])
+    assert result.exit_code == 2
+    assert f"`json` (={both!r}) must be another file than those of `picture` (={both!r})" in result.output
+    assert not list(tmp_path.iterdir())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,11 @@ from torch import Tensor, nn
 
 from harness.check.arguments import parse_downscales, parse_input
 from harness.check.measure import Result, measure, steps
+from harness.check.output import Output
 from harness.check.table import number, passes, tables
 from harness.check.target import load_factory
 from harness.data.image_sets import image_set
-from harness.files import check_writable, replacing
-from harness.machine import machine_line, provenance
+from harness.machine import machine_line
 from harness.progress import progress_bar
 from sesn import Finding, diagnose
 from sesn._checks import one_of, require
@@ -32,7 +30,6 @@ from sesn.resample import RESAMPLERS
 
 #: The shape of the JSON; a change of its keys raises it.
 FORMAT = 1
-PICTURES = (".png", ".svg")
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
 
@@ -58,12 +55,12 @@ class Settings:
         one_of("resampler", self.resampler, RESAMPLERS)
         if self.tolerance is not None:
             require(self.tolerance >= 0, "tolerance", self.tolerance, "at least 0")
-        if self.picture is not None:
-            suffix = self.picture.suffix
-            require(suffix in PICTURES, "picture", str(self.picture), f"a name ending in {' or '.join(PICTURES)}")
-        for path in (self.json, self.picture):
-            if path is not None:
-                check_writable(path)
+        _ = self.output  # a bad name is refused before anything runs
+
+    @cached_property
+    def output(self) -> Output:
+        """Where to write."""
+        return Output(self.json, self.picture)
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class Report:
         return [f"{finding} (downscale {_listed(shown[cause])})" for cause, finding in evidence.items()]
 
     def document(self) -> dict[str, Any]:
-        """Everything as plain data: raw values of every weight draw and image, and where they come from."""
+        """Everything as plain data: raw values of every weight draw and image; `Output` adds where they come from."""
         return {
             "format": FORMAT,
             "settings": asdict(self.settings),
@@ -105,8 +102,6 @@ class Report:
             "passes": self.passes,
             "results": [result.row() for result in self.results],
             "diagnosis": self.findings,
-            "sesn": version("sesn"),
-            **provenance(),
             "started": self.started,
             "seconds": self.seconds,
         }
@@ -179,31 +174,11 @@ def sentence(result: Result, tolerance: float | None) -> str:
 
 def write(report: Report) -> list[Path]:
     """The JSON and the picture, if they were asked for."""
-    written = []
-    settings, figure = report.settings, None
-    if settings.picture is not None:
+
+    def drawn() -> Any:
         from harness.check.picture import draw
 
-        resampler: Any = settings.resampler
-        figure = draw(report.module, report.images, report.results, resampler)
-    if settings.json is not None:
-        text = json.dumps(plain_values(report.document()), indent=1, allow_nan=False, ensure_ascii=False)
-        with replacing(settings.json) as partial:
-            partial.write_text(text + "\n", encoding="utf-8")
-        written.append(settings.json)
-    if settings.picture is not None and figure is not None:
-        from harness.drawing import save
+        resampler: Any = report.settings.resampler
+        return draw(report.module, report.images, report.results, resampler)
 
-        written += save(figure, settings.picture.parent, settings.picture.stem)
-    return written
-
-
-def plain_values(value: Any) -> Any:
-    """As JSON has it: neither NaN (null: there is no number) nor infinity (the word), and paths as text."""
-    if isinstance(value, dict):
-        return {key: plain_values(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_values(item) for item in value]
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return str(value) if isinstance(value, Path) or value in (math.inf, -math.inf) else value
+    return report.settings.output.write(report.document(), drawn)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,12 @@ from torch import Tensor, nn
 
 from harness.check.arguments import parse_downscales, parse_input
 from harness.check.budget import CAUSES, Budget, budget_table, error_budget
-from harness.check.command import PICTURES, plain_values
+from harness.check.output import Output
 from harness.check.profile import LayerRow, layer_profile, profile_table
 from harness.check.target import load_factory
 from harness.check.tune import Tuning, tune
 from harness.data.image_sets import image_set
-from harness.files import check_writable, replacing
-from harness.machine import machine_line, provenance
+from harness.machine import machine_line
 from harness.progress import progress_bar
 from sesn._checks import one_of, require
 from sesn.resample import RESAMPLERS
@@ -33,37 +30,6 @@ from sesn.resample import RESAMPLERS
 FORMAT = 1
 #: The tuner measures on grey images of this side, whatever the side that the cost is for.
 TUNING_SIDE = 96
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where to write: JSON with raw values and provenance, and a picture as PNG and SVG."""
-
-    json: Path | None = None
-    picture: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.picture is not None:
-            suffix = self.picture.suffix
-            require(suffix in PICTURES, "picture", str(self.picture), f"a name ending in {' or '.join(PICTURES)}")
-        for path in (self.json, self.picture):
-            if path is not None:
-                check_writable(path)
-
-    def write(self, document: dict[str, Any], draw: Callable[[], Any] | None = None) -> list[Path]:
-        """Write what was asked for; the picture is drawn before anything is written."""
-        figure = draw() if draw is not None and self.picture is not None else None
-        written = []
-        if self.json is not None:
-            facts = plain_values({"format": FORMAT, **document, "sesn": version("sesn"), **provenance()})
-            with replacing(self.json) as partial:
-                partial.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8")
-            written.append(self.json)
-        if figure is not None and self.picture is not None:
-            from harness.drawing import save
-
-            written += save(figure, self.picture.parent, self.picture.stem)
-        return written
 
 
 @dataclass(frozen=True)
@@ -107,7 +73,7 @@ def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow
     console.print(profile_table(rows, f"layer profile of {subject.target}, downscale {1 / factor:.4g}"))
     console.print(Text(f"{name}; resampler {subject.resampler}; {machine_line()}"))
     document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
-    _say_written(output.write({**document, **clock.read()}), console)
+    _write(output, {**document, **clock.read()}, console)
     return rows
 
 
@@ -127,7 +93,7 @@ def budget(subject: Subject, output: Output, console: Console, progress: Console
         return draw_budget(found, Path(subject.target).name)
 
     document = {"settings": asdict(subject), "images": name, "budget": asdict(found), "shares": found.shares}
-    _say_written(output.write({**document, "largest": found.largest, **clock.read()}, draw), console)
+    _write(output, {**document, "largest": found.largest, **clock.read()}, console, draw)
     return found
 
 
@@ -184,10 +150,10 @@ def tuned(request: Request, output: Output, console: Console, progress: Console 
         "published": found.published.row(),
         "candidates": [each.row() for each in found.candidates],
     }
-    _say_written(output.write({**document, **clock.read()}, lambda: draw_tuning(found)), console)
+    _write(output, {**document, **clock.read()}, console, lambda: draw_tuning(found))
     return found
 
 
-def _say_written(paths: list[Path], console: Console) -> None:
-    for path in paths:
+def _write(output: Output, document: dict[str, Any], console: Console, draw: Callable[[], Any] | None = None) -> None:
+    for path in output.write({"format": FORMAT, **document}, draw):
         console.print(Text(f"wrote {path}"))
