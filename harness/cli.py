@@ -88,42 +88,7 @@ def explain(
         console.print("wrote " + ", ".join(str(path) for path in written))
 
 
-@app.command()
-def check(
-    target: Annotated[str, typer.Argument(metavar="FILE.py:factory", help="A function that returns a torch module.")],
-    input_: Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")] = "3x96x96",
-    downscale: Annotated[str, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles.")] = "1.41,2",
-    images: Annotated[
-        str, typer.Option(metavar="SET|DIR", help="embedded, stl10, 1/f, 1/f2, white, or a directory of pictures.")
-    ] = "embedded",
-    count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")] = None,
-    resampler: Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")] = "lanczos3",
-    draws: Annotated[
-        int, typer.Option(min=1, help="Most weight draws; they stop when the interval is narrow enough.")
-    ] = 1,
-    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a median Δ is above it.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write raw values and provenance to this file.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the two branches: PNG and SVG of this name.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the weights and the choice of images.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
-) -> None:
-    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage.
-
-    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
-    """
-    with consoles(quiet) as (console, progress):
-        from harness.check.command import Settings
-        from harness.check.command import check as run_check
-
-        settings = Settings(
-            target, input_, downscale, images, count, data, resampler, draws, tolerance, seed, json, picture
-        )
-        report = run_check(settings, console, progress)
-    raise typer.Exit(0 if report.passes else 1)
-
-
-# --- the tools beside `check`
+# --- for any torch module: what its tools are asked in the same words
 
 Target = Annotated[str, typer.Argument(metavar="FILE.py:factory", help="A function that returns a torch module.")]
 InputShape = Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")]
@@ -138,6 +103,44 @@ JsonPath = Annotated[Path | None, typer.Option(help="Write raw values and proven
 PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
 Seed = Annotated[int, typer.Option(help="Of the weights and the choice of images.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+
+
+@app.command()
+def check(
+    target: Target,
+    input_: InputShape = "3x96x96",
+    downscale: Annotated[str, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles.")] = "1.41,2",
+    images: ImageSet = "embedded",
+    count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
+    data: DataRoot = None,
+    resampler: ResamplerName = "lanczos3",
+    kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale, invariant.")] = "auto",
+    crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
+    ends: Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")] = "auto",
+    grid: Annotated[
+        str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if not the module's.")
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=1, help="Most weight draws; they stop when the interval is narrow enough.")
+    ] = 1,
+    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a median Δ is above it.")] = None,
+    json: JsonPath = None,
+    picture: PicturePath = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage.
+
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+    """
+    with consoles(quiet) as (console, progress):
+        from harness.check.command import Settings
+        from harness.check.command import check as run_check
+
+        subject, probe = (target, input_, downscale, images, count, data), (resampler, kind, crop, ends, grid)
+        settings = Settings(*subject, *probe, draws, tolerance, seed, json, picture)
+        report = run_check(settings, console, progress)
+    raise typer.Exit(0 if report.passes else 1)
 
 
 @app.command()

@@ -1,11 +1,14 @@
-"""What users write in words: the input's shape and the downscales."""
+"""What users write in words: the input's shape, the downscales, the crop and the scales of the output."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
+
+from sesn._checks import complaint, require
+from sesn.scales import ScaleGrid
 
 _SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
 
@@ -41,3 +44,26 @@ def _downscale(part: Any, given: Any) -> float:
             f"`downscale` (={given!r}) must be numbers above 0: 2 halves the image, 0.5 doubles it; for example 1.41,2"
         )
     return number
+
+
+def parse_crop(text: str) -> int | Literal["auto"]:
+    """Pixels to leave out at each border from "8", or "auto"."""
+    if text == "auto":
+        return "auto"
+    try:
+        pixels = int(text)
+    except ValueError:
+        pixels = -1
+    require(pixels >= 0, "crop", text, "auto or a whole number of pixels, at least 0", "for example 8")
+    return pixels
+
+
+def parse_grid(text: str | None) -> ScaleGrid | None:
+    """The output's scales from "1.5,3,6", if they were given."""
+    if text is None:
+        return None
+    try:
+        return ScaleGrid(float(part) for part in text.split(","))
+    except (TypeError, ValueError) as error:
+        rule = "increasing widths sigma in pixels, above 0, with commas between"
+        raise ValueError(complaint("grid", text, rule, "for example 1.5,3,6")) from error

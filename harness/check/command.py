@@ -16,8 +16,8 @@ from rich.padding import Padding
 from rich.text import Text
 from torch import Tensor, nn
 
-from harness.check.arguments import parse_downscales, parse_input
-from harness.check.measure import Result, measure, steps
+from harness.check.arguments import parse_crop, parse_downscales, parse_grid, parse_input
+from harness.check.measure import Probe, Result, measure, steps
 from harness.check.output import Output
 from harness.check.table import number, passes, tables
 from harness.check.target import load_factory
@@ -25,11 +25,10 @@ from harness.data.image_sets import image_set
 from harness.machine import machine_line
 from harness.progress import progress_bar
 from sesn import Finding, diagnose
-from sesn._checks import one_of, require
-from sesn.resample import RESAMPLERS
+from sesn._checks import require
 
 #: The shape of the JSON; a change of its keys raises it.
-FORMAT = 1
+FORMAT = 2
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
 
@@ -45,6 +44,10 @@ class Settings:
     count: int | None = None
     data: Path | None = None
     resampler: str = "lanczos3"
+    kind: str = "auto"
+    crop: str = "auto"
+    ends: str = "auto"
+    grid: str | None = None
     draws: int = 1
     tolerance: float | None = None
     seed: int = 0
@@ -52,10 +55,15 @@ class Settings:
     picture: Path | None = None
 
     def __post_init__(self) -> None:
-        one_of("resampler", self.resampler, RESAMPLERS)
+        _ = self.probe, self.output  # a bad value is refused before anything runs
         if self.tolerance is not None:
             require(self.tolerance >= 0, "tolerance", self.tolerance, "at least 0")
-        _ = self.output  # a bad name is refused before anything runs
+
+    @cached_property
+    def probe(self) -> Probe:
+        """How to measure."""
+        words: Any = {"resampler": self.resampler, "kind": self.kind, "ends": self.ends}
+        return Probe(**words, crop=parse_crop(self.crop), grid=parse_grid(self.grid))
 
     @cached_property
     def output(self) -> Output:
@@ -85,7 +93,8 @@ class Report:
         """Likely causes in words: each once, with its evidence at the worst downscale, and where else it shows."""
         evidence: dict[str, Finding] = {}
         shown: dict[str, list[float]] = {}
-        options: Any = {"resampler": self.settings.resampler}
+        probe = self.settings.probe
+        options: Any = {"grid": probe.grid, "resampler": probe.resampler, "ends": probe.ends}
         for result in sorted(self.results, key=lambda result: result.delta.median, reverse=True):
             for finding in diagnose(self.module, self.images, result.first, **options):
                 evidence.setdefault(finding.cause, finding)
@@ -127,9 +136,8 @@ def measured(settings: Settings, progress: Console | None = None) -> Report:
     # The same draw serves every downscale: building may mean reading weights from a file.
     build = lru_cache(maxsize=1)(lambda draw: factory(settings.seed + draw))
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
-    resampler: Any = settings.resampler
     with progress_bar(progress, steps(len(images), len(downscales), settings.draws)) as on_step:
-        results = measure(build, images, downscales, resampler, settings.draws, on_step)
+        results = measure(build, images, downscales, settings.probe, settings.draws, on_step)
     return Report(settings, build(0), images, name, results, started, time.perf_counter() - clock)
 
 
@@ -138,7 +146,7 @@ def say(report: Report, console: Console) -> None:
     settings = report.settings
     for table in tables(report.results, f"Δ of {settings.target}", settings.tolerance):
         console.print(table)
-    console.print(Text(f"{report.images_name}; resampler {settings.resampler}; in eval mode\n{machine_line()}"))
+    console.print(Text(f"{report.images_name}; {settings.probe}; in eval mode\n{machine_line()}"))
     for result in report.results:
         console.print(Text(sentence(result, settings.tolerance)))
         if result.repetition is not None:
@@ -178,7 +186,6 @@ def write(report: Report) -> list[Path]:
     def drawn() -> Any:
         from harness.check.picture import draw
 
-        resampler: Any = report.settings.resampler
-        return draw(report.module, report.images, report.results, resampler)
+        return draw(report.module, report.images, report.results, report.settings.probe)
 
     return report.settings.output.write(report.document(), drawn)

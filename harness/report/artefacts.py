@@ -46,6 +46,7 @@ class Artefact:
         beside: experiments whose rows it shows if they are there.
         longest: whether it shows the highest budget with data, rather than the fullest.
         unless: the artefact that it would repeat if the fullest runs are the longest; it is left out then.
+        budget: the smallest that measures it.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Artefact:
     beside: tuple[str, ...] = ()
     longest: bool = False
     unless: str = ""
+    budget: str = "lite"
 
     @property
     def kind(self) -> Literal["figure", "table"]:
@@ -78,7 +80,7 @@ class Artefact:
             return self.command
         together: dict[str, list[str]] = {}
         for key in self.experiments:
-            together.setdefault(options.get(key, "--budget lite"), []).append(key)
+            together.setdefault(options.get(key, f"--budget {self.budget}"), []).append(key)
         return " && ".join(f"sesn run {' '.join(keys)} {words}" for words, keys in together.items())
 
     def regenerate(self, options: Mapping[str, str]) -> str:
@@ -219,6 +221,7 @@ _ROWS = (
         table=errors.stl10_table,
         says=errors.stl10_says,
         beside=("parameters",),
+        budget="paper",
     ),
     Artefact(
         "stl10-reduced",
