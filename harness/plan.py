@@ -323,7 +323,7 @@ REDUCED_SCHEDULES: dict[Budget, STL10Schedule] = {
     "paper": STL10Schedule(depth=10, width=2, epochs=100, train_images=5000, test_images=8000),
 }
 NOT_ON_TWO_CORES = (
-    "two cores need days for this network: the lite budget trains the reduced one (stl10-reduced), the paper budget this"
+    "two cores need days for this network: the lite budget trains the reduced one (stl10-reduced), paper trains both"
 )
 REDUCED_METHODS = ("wrn", "sicnn-vector", "dss-vector", "sesn-a", "sesn-b", "sesn-c")
 

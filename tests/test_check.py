@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from harness.check.arguments import parse_downscales, parse_input
+from harness.check.arguments import parse_crop, parse_downscales, parse_grid, parse_input
+from harness.check.measure import Probe, Result, measure_batches
+from harness.check.picture import view
+from harness.check.target import load_factory
 from harness.cli import app
+from harness.data.image_sets import image_set
+from sesn import ScaleGrid, diagnose, equivariance_error
 
 Check = Callable[..., Any]
+TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)
 NETWORKS = '''
 """Networks to check; imports a neighbour, as a user's file would."""
 import torch
@@ -45,6 +53,12 @@ class Odd(nn.Module):
     def forward(self, x):
         return self.answer(x)
 
+def without_grid(order=(0, 1, 2)):
+    """The lift behind a function: nobody sees its grid, nor its windows."""
+    hidden = lift().eval()
+    return Odd(lambda x: hidden(x.to(torch.float32))[:, :, list(order)])
+
+reversed_scales = lambda: without_grid((2, 1, 0))
 identity = nn.Identity
 nan = lambda: Odd(lambda x: x * float("nan"))
 several = lambda: Odd(lambda x: (x, x))
@@ -134,6 +148,74 @@ def test_weight_draws_stop_and_say_why(check: Check, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "out.json").read_text())["results"][0]
     assert 4 <= len(found["delta"]) <= 5
     assert found["delta"][0] != found["delta"][1]
+
+
+# --- how to measure
+
+TOLD: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "a crop": {"crop": 3},
+    "no crop": {"crop": 0, "kind": "field"},
+    "the inside": {"crop": 0, "ends": "inside"},
+    "circular": {"ends": "circular", "resampler": "bicubic", "crop": 9},
+}
+
+
+@pytest.mark.parametrize("told", TOLD.values(), ids=TOLD)
+def test_options_reach_the_measurement_and_the_diagnosis(check: Check, tmp_path: Path, told: dict[str, Any]) -> None:
+    words = {key: str(value) for key, value in told.items()}
+    result = check("reversed_scales", "--json", "out.json", grid="1.5,3,6", **words)
+    assert result.exit_code == 0, result.output
+    document = json.loads((tmp_path / "out.json").read_text())
+    module, (images, _), grid = (
+        load_factory("networks.py:reversed_scales")(0),
+        image_set("embedded", 1, 64, 64, 3),
+        TRIPLE,
+    )
+    error = equivariance_error(module, images, 1 / 2, grid=grid, **told)
+    assert document["results"][0]["delta"] == [error.valid.tolist()]
+    assert document["results"][0]["floor"] == [error.floor.tolist()]
+    assert document["results"][0]["crop"] == error.crop
+    moving = {key: told[key] for key in ("ends", "resampler") if key in told}
+    findings = diagnose(module, images, error, grid=grid, **moving)
+    assert findings[0].cause == "wrong output representation"
+    assert document["diagnosis"] == [f"{finding} (downscale 2)" for finding in findings]
+    assert {key: document["settings"][key] for key in words} == words
+    assert document["settings"]["grid"] == "1.5,3,6"
+
+
+def test_a_given_grid_is_as_good_as_the_modules_own(check: Check, tmp_path: Path) -> None:
+    refused(check("without_grid"), "has a scale axis but the module has no `.grid`; give `grid=`")
+    assert check("without_grid", "--json", "given.json", grid="1.5,3,6", crop="8").exit_code == 0
+    assert check("lift", "--json", "own.json", crop="8").exit_code == 0
+    given, own = (json.loads((tmp_path / f"{name}.json").read_text())["results"] for name in ("given", "own"))
+    assert given == own
+
+
+def test_what_differs_from_the_default_is_said(check: Check) -> None:
+    assert "64x64; resampler lanczos3; in eval mode" in said(check("lift"))
+    result = check("lift", kind="field", crop="8", ends="inside", grid="1.5,3,6")
+    assert "64x64; resampler lanczos3; kind field; crop 8; ends inside; grid 1.5, 3, 6; in eval mode" in said(result)
+
+
+@pytest.mark.parametrize("ends", ["auto", "zeros", "inside", "circular"])
+@pytest.mark.parametrize("crop", [0, 5])
+def test_the_picture_shows_what_was_measured(ends: Any, crop: int) -> None:
+    module, (images, _) = nn.Conv2d(1, 1, 7, padding=3, bias=False).eval(), image_set("1/f", 1, 32, 32, 3)
+    nn.init.ones_(module.weight)
+    probe = Probe(ends=ends, crop=crop)
+    shown = view(module, images, Result(2.0, (measure_batches(module, images, 1 / 2, probe),)), probe)
+    inside = slice(crop, 16 - crop), slice(crop, 16 - crop)
+    difference = (shown.moved - shown.direct)[inside].square().sum()
+    assert float(difference / shown.moved[inside].square().sum()) == pytest.approx(shown.delta, rel=1e-6)
+
+
+def test_batches_are_joined_whole() -> None:
+    images, _ = image_set("1/f", 1, 32, 32, 10)
+    error = measure_batches(nn.Conv2d(1, 1, 7, padding=3).eval(), images, 1 / 2)
+    tensors = {field.name: found for field in fields(error) if isinstance(found := getattr(error, field.name), Tensor)}
+    assert {"valid", "uncropped", "by_scale"} <= tensors.keys()
+    assert {name: found.shape[-1] for name, found in tensors.items()} == dict.fromkeys(tensors, 10)
 
 
 # --- files
@@ -238,6 +320,22 @@ OPTIONS = {
     "count": ("100000", "`count` (=100000) must be at most"),
     "count of none": ("0", "--count"),
     "resampler": ("nearest", "`resampler` (='nearest') must be one of 'lanczos3'"),
+    "kind": ("vector", "`kind` (='vector') must be one of 'auto', 'field', 'map', 'scale', 'invariant'"),
+    "kind of another rank": (
+        "map",
+        "`kind` (='map') must be the kind of a 5-dimensional output (3, 2, 3, 64, 64); use",
+    ),
+    "crop": ("some", "`crop` (='some') must be auto or a whole number of pixels, at least 0; for example 8"),
+    "crop below 0": ("-1", "`crop` (='-1') must be auto or a whole number of pixels, at least 0"),
+    "crop of half a pixel": ("0.5", "`crop` (='0.5') must be auto or a whole number of pixels, at least 0"),
+    "crop of everything": ("16", "`crop` (=16) must be less than half of the output's side (32); use at most 15"),
+    "ends": ("mirror", "`ends` (='mirror') must be one of 'auto', 'zeros', 'inside', 'circular'"),
+    "grid": ("small,large", "`grid` (='small,large') must be increasing widths sigma in pixels, above 0"),
+    "grid of nothing": ("", "`grid` (='') must be increasing widths sigma in pixels, above 0"),
+    "grid that falls": ("6,3,1.5", "`grid` (='6,3,1.5') must be increasing widths sigma in pixels, above 0"),
+    "grid of zero": ("0,1,2", "`grid` (='0,1,2') must be increasing widths sigma in pixels, above 0"),
+    "grid of infinity": ("1,2,inf", "`grid` (='1,2,inf') must be increasing widths sigma in pixels, above 0"),
+    "grid too short": ("1,2", "`grid` (=ScaleGrid([1, 2])) must be as long as the output's scale axis (3); give one"),
     "tolerance": ("-1", "`tolerance` (=-1.0) must be at least 0"),
     "tolerance that is no number": ("nan", "`tolerance` (=nan) must be at least 0"),
     "picture": ("out.bmp", "`picture` (='out.bmp') must be a name ending in .png or .svg"),
@@ -250,8 +348,21 @@ OPTIONS = {
 def test_a_bad_option_is_bad_usage(check: Check, tmp_path: Path, option: str, case: tuple[str, str]) -> None:
     (tmp_path / "empty").mkdir()
     value, words = case
-    wanted = {"images": "stl10"} if option == "data" else {}
+    wanted = {"json": "out.json", **({"images": "stl10"} if option == "data" else {})}
     refused(check("lift", **{**wanted, option: value}), words)
+    assert not (tmp_path / "out.json").exists()
+
+
+UNUSED = {
+    "cnn": ({"grid": "1,2"}, "`grid` (=ScaleGrid([1, 2])) must be left out for this output, which is read as 'map'"),
+    "invariant": ({"crop": "8"}, "`crop` (=8) must be 'auto' for this output, which is read as 'invariant' and has no"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_what_the_output_has_no_use_for_is_bad_usage(check: Check, name: str) -> None:
+    wanted, words = UNUSED[name]
+    refused(check(name, **wanted), words)
 
 
 def refused(result: Any, words: str) -> None:
@@ -265,3 +376,5 @@ def test_shapes_and_downscales_are_read_in_several_spellings() -> None:
     assert parse_input((1, 28, 28)) == (1, 28, 28)
     assert parse_downscales(" 1.41, 2,2") == [1.41, 2.0]
     assert parse_downscales(2) == [2.0]
+    assert (parse_crop("auto"), parse_crop(" 8 "), parse_crop("0")) == ("auto", 8, 0)
+    assert (parse_grid(None), parse_grid("1.5, 3,6")) == (None, TRIPLE)
