@@ -71,7 +71,11 @@ def output_kind(kind: Kind, output: Tensor) -> Kind:
     if kind != "auto":
         rank = next(rank for rank, name in _KIND_BY_RANK.items() if name == kind)
         require(
-            output.dim() == rank, "kind", kind, f"the kind of a {output.dim()}-dimensional output {tuple(output.shape)}"
+            output.dim() == rank,
+            "kind",
+            kind,
+            f"the kind of a {output.dim()}-dimensional output {tuple(output.shape)}",
+            f"use {_KIND_BY_RANK[output.dim()]!r} or 'auto'" if output.dim() in _KIND_BY_RANK else "",
         )
         return kind
     if output.dim() not in _KIND_BY_RANK:
@@ -92,7 +96,13 @@ def output_grid(module: nn.Module, grid: ScaleGrid | None, output: Tensor, kind:
         raise ValueError(
             f"the output {tuple(output.shape)} has a scale axis but the module has no `.grid`; give `grid=`"
         )
-    require(len(found) == output.shape[2], "grid", found, f"as long as the output's scale axis ({output.shape[2]})")
+    require(
+        len(found) == output.shape[2],
+        "grid",
+        found,
+        f"as long as the output's scale axis ({output.shape[2]})",
+        "give one sigma per scale channel",
+    )
     return found
 
 
@@ -118,7 +128,13 @@ def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor)
         return min(math.ceil((seen.radius * factor + 3) / seen.stride), quarter_side(output))
     pixels = whole("crop", crop, 0)
     side = min(output.shape[-2:])
-    require(2 * pixels < side, "crop", crop, f"less than half of the output's side ({side})")
+    require(
+        2 * pixels < side,
+        "crop",
+        crop,
+        f"less than half of the output's side ({side})",
+        f"use at most {(side - 1) // 2}",
+    )
     return pixels
 
 
