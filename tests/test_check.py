@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch import nn
+from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from harness.check.arguments import parse_crop, parse_downscales, parse_grid, parse_input
@@ -207,6 +208,14 @@ def test_the_picture_shows_what_was_measured(ends: Any, crop: int) -> None:
     inside = slice(crop, 16 - crop), slice(crop, 16 - crop)
     difference = (shown.moved - shown.direct)[inside].square().sum()
     assert float(difference / shown.moved[inside].square().sum()) == pytest.approx(shown.delta, rel=1e-6)
+
+
+def test_batches_are_joined_whole() -> None:
+    images, _ = image_set("1/f", 1, 32, 32, 10)
+    error = measure_batches(nn.Conv2d(1, 1, 7, padding=3).eval(), images, 1 / 2)
+    tensors = {field.name: found for field in fields(error) if isinstance(found := getattr(error, field.name), Tensor)}
+    assert {"valid", "uncropped", "by_scale"} <= tensors.keys()
+    assert {name: found.shape[-1] for name, found in tensors.items()} == dict.fromkeys(tensors, 10)
 
 
 # --- files

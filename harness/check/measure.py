@@ -195,7 +195,7 @@ def measure_batches(
 
 def joined(errors: Sequence[EquivarianceError]) -> EquivarianceError:
     """The errors of several batches of one module at one factor as that of all their images."""
-    per_image = ("valid", "all", "centred", "floor", "energy", "border")
+    per_image = ("valid", "all", "uncropped", "centred", "floor", "energy", "border")
     together: dict[str, Any] = {name: torch.cat([getattr(error, name) for error in errors]) for name in per_image}
     ceilings = [error.ceiling for error in errors if error.ceiling is not None]
     return replace(
