@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-Verdict = Literal["reproduced", "not reproduced", "differs", "measured", "missing"]
-#: The parts of the page's summary, in order.
+Verdict = Literal["reproduced", "not reproduced", "differs", "measured", "missing", "described"]
+#: The parts of the page's summary, in order. What is only described stands with its artefact alone.
 VERDICTS: dict[Verdict, str] = {
     "reproduced": "Reproduced",
     "not reproduced": "Not reproduced",
@@ -33,6 +33,12 @@ def number(value: float, digits: int = 2) -> str:
     if not math.isfinite(value):
         return str(value)
     return f"{value:.{digits}g}"
+
+
+def between(low: float, high: float) -> str:
+    """A range for a sentence: 1.1 to 1.7; one number if both read the same."""
+    ends = dict.fromkeys([number(low), number(high)])
+    return " to ".join(ends)
 
 
 def listed(words: list[str]) -> str:

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from harness.drawing import Drawing, styled
-from harness.report.findings import Finding, number
+from harness.report.findings import Finding, between, number
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 
 #: As in the paper's figure: 3 channels in, 2 out, 4 scales.
@@ -70,12 +70,12 @@ def kernels_says(frame: Any) -> list[Finding]:
     for panel, part in frame.groupby("panel", sort=False):
         empty = int(part["norm"].eq(0).sum())
         text = f"{panel} takes {part['row'].max() + 1} × {part['column'].max() + 1} kernels, of which {empty} are zero"
-        found.append(Finding("measured", f"{text}: {_stored(panel)} kernels are stored, as weights."))
+        found.append(Finding("described", f"{text}: {_stored(panel)} kernels are stored, as weights."))
     lift = frame[frame["panel"].eq("T → H")]
     falls = lift[lift["row"].eq(0)]["norm"].to_numpy() / lift[lift["row"].eq(SCALES - 1)]["norm"].to_numpy()
     ratio = example().basis.grid.largest / example().basis.grid.smallest
     text = f"From the smallest scale to the largest, σ grows {number(ratio)} times and a kernel's norm falls"
-    found.append(Finding("measured", f"{text} {number(falls.min())} to {number(falls.max())} times."))
+    found.append(Finding("described", f"{text} {between(falls.min(), falls.max())} times."))
     return found
 
 
@@ -198,8 +198,8 @@ def basis_says(frame: Any) -> list[Finding]:
         sums = part.groupby("function")["sum"]
         spread = float((sums.max() - sums.min()).max() / part["sum"].abs().max())
         reach = (part["box"] // 2) / part["sigma"]
-        text = f"On {name}, cut off at {number(reach.min())} to {number(reach.max())} σ, the sum of a function's pixels"
-        found.append(Finding("measured", f"{text} varies over scales by up to {number(spread)} of the largest sum."))
+        text = f"On {name}, cut off at {between(reach.min(), reach.max())} σ, the sum of a function's pixels"
+        found.append(Finding("described", f"{text} varies over scales by up to {number(spread)} of the largest sum."))
     return found
 
 
