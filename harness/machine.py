@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -64,5 +66,10 @@ def provenance_with_code(device: torch.device | str = "cpu") -> dict[str, str | 
 
 def machine_line(device: torch.device | str = "cpu") -> str:
     """Processor, threads, torch and device in one line, for captions."""
-    facts = provenance(device)
-    return f"{facts['machine']}, {facts['threads']} threads, torch {facts['torch']}, {facts['device']}"
+    return machine_words(provenance(device))
+
+
+def machine_words(facts: Mapping[str, Any]) -> str:
+    """The same of provenance that was kept with a row."""
+    threads = f"{facts['threads']} thread{'' if str(facts['threads']) == '1' else 's'}"
+    return f"{facts['machine']}, {threads}, torch {facts['torch']}, {facts['device']}"

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from harness.drawing import STYLE
 from harness.files import replacing
+from harness.machine import machine_words
 from sesn import SteerableBasis
 
 #: Okabe and Ito's palette: told apart by colour-blind readers.
@@ -79,7 +80,7 @@ def _draw_delta(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
 def summary(rows: Sequence[dict[str, Any]]) -> tuple[str, list[list[str]]]:
     """A caption that says what was measured on what, and a heading and one line per method: medians over all draws."""
     first = rows[0]
-    machine = f"{first['machine']}, {first['threads']} threads, torch {first['torch']}, {first['device']}"
+    machine = machine_words(first)
     draws = len({row["seed"] for row in rows})
     caption = f"one layer, downscale {first['downscale']:.3f}, {first['images']}, {draws} weight draws; {machine}"
     columns = {name: medians(rows, name) for name in ("delta", "floor", "ceiling")}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drawing import Drawing
+from harness.machine import machine_words
 from harness.methods import METHODS
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import VERDICTS, Finding, Verdict
@@ -149,7 +150,7 @@ def _context(chosen: Selection) -> str:
         noun = "realisation" if chosen.experiment in REALISATIONS else "weight draw"
         words.append(f"{seeds} {noun}{'s' if seeds > 1 else ''}")
     words += _data_words(facts)
-    words.append(f"{facts['device']}, {facts['machine']}, {facts['threads']} threads, torch {facts['torch']}")
+    words.append(machine_words(facts))
     if "version" in facts:
         words.append(f"version {facts['version']}")
     return f"{chosen.experiment}: {'; '.join(words)}."
