@@ -7,9 +7,13 @@ from torch import Tensor
 
 
 def recording() -> bool:
-    """True inside torch.compile, torch.export, torch.jit.trace and torch.func: nothing may be cached or looked up."""
+    """True where tensors may have no values of their own, so that nothing may be cached or looked up.
+
+    That is inside torch.compile, torch.export, torch.jit.trace, torch.func and FakeTensorMode.
+    """
     transforming = torch._C._functorch.peek_interpreter_stack() is not None
-    return transforming or torch.compiler.is_compiling() or torch._C._is_tracing()
+    pretending = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+    return transforming or pretending or torch.compiler.is_compiling() or torch._C._is_tracing()
 
 
 def casting(tensor: Tensor) -> bool:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from sesn._checks import floating, require
+from sesn._recording import recording
 from sesn.algorithms.axis import PaddingMode
-from sesn.algorithms.banded import along_both, bands
-from sesn.resample import Ends, Resampler, resampling_matrix
+from sesn.algorithms.banded import Block, along_both, bands, whole
+from sesn.resample import Ends, Resampler, resampler_line, resampling_matrix
 from sesn.scales import ScaleGrid
 
 
@@ -58,8 +59,16 @@ def rescale(
         return image
     place = image.device if image.device.type != "mps" else torch.device("cpu")  # MPS has no float64
     precise = image.to(place, torch.float64)
-    rows, columns = (bands(resampling_matrix(n, factor, resampler, ends, offset), precise) for n in image.shape[-2:])
+    rows, columns = (_blocks(n, factor, resampler, ends, offset, precise) for n in image.shape[-2:])
     return along_both(rows, columns, precise).to(image)
+
+
+def _blocks(
+    size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, like: Tensor
+) -> tuple[Block, ...]:
+    matrix = resampling_matrix(size, factor, resampler, ends, offset)
+    line = resampler_line(size, factor, resampler, ends, offset)
+    return whole(matrix, like) if line is None or recording() else bands(matrix, line, like)
 
 
 def rescale_field(

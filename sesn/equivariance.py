@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesn._checks import one_of
+from sesn._checks import one_of, require
 from sesn.action import rescale
 from sesn.probe import (
     KINDS,
@@ -242,6 +242,8 @@ def resampler_ends(resampler: Resampler, ends: Ends | Literal["auto"]) -> Ends:
     """What lies past the border: the Fourier resampler is periodic, the others meet zeros unless told otherwise."""
     one_of("resampler", resampler, RESAMPLERS)
     if one_of("ends", ends, ("auto", *ENDS)) != "auto":
+        periodic = resampler == "fourier" and ends == "inside"
+        require(not periodic, "ends", ends, "circular with the fourier resampler, which is periodic", "or use lanczos3")
         return ends  # type: ignore[return-value]
     return "circular" if resampler == "fourier" else "zeros"
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._recording import recording
 from sesn.algorithms.axis import PaddingMode
-from sesn.algorithms.banded import Block, along_both, bands, whole
+from sesn.algorithms.banded import Block, Line, along_both, bands, whole
 
 #: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.
 _RADIUS = 12
@@ -46,7 +46,7 @@ class BandlimitedReLU(nn.Module):
         return along_both(down_h, down_w, torch.relu(along_both(up_h, up_w, x)))
 
     def _matrices(self, size: int, like: Tensor) -> tuple[Blocks, Blocks]:
-        """Up and down; kept in blocks, but while a graph is recorded, which cannot look for zeros, whole."""
+        """Up and down; kept in blocks, but while a graph is recorded, whose sizes may be open, whole."""
         key = (size, like.device, like.dtype)
         if recording():
             up, down = _two_rates(size, self.padding_mode, like)
@@ -67,7 +67,9 @@ class BandlimitedReLU(nn.Module):
 @torch.inference_mode(False)
 def _blocks_of_two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Blocks, Blocks]:
     up, down = _two_rates(size, padding_mode, like)
-    return bands(up, like), bands(down, like)
+    if padding_mode == "circular":
+        return whole(up, like), whole(down, like)
+    return bands(up, Line(0.0, 0.5, _RADIUS), like), bands(down, Line(0.0, 2.0, 2 * _RADIUS), like)
 
 
 @torch.inference_mode(False)

@@ -1,4 +1,4 @@
-"""The probe's own floor: Delta of a lift so well sampled that only the resampler, the border and rounding are left."""
+"""The probe's own floor: Delta of a lift so well sampled that only the resampler and rounding are left."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ _ORDERS = [(Profile(row), Profile(column)) for column in range(3) for row in ran
 
 
 def reference_error(images: Tensor, factor: float, resampler: Resampler, ends: Ends, crop: int) -> Tensor:
-    """Delta per image of the nine type-A functions at sigma 1.5 against 1.5/s (1.5 s against 1.5 when enlarging)."""
+    """Delta per image of the nine type-A functions at sigma 1.5 against 1.5/s (1.5 s against 1.5 when enlarging).
+
+    `crop` pixels at each border do not count, nor, unless images are periodic, those that the reference itself sees
+    the border from (at most a quarter of the side): what a network does there is its own, and not the probe's.
+    """
     direct_sigma, original_sigma = (SIGMA, SIGMA / factor) if factor <= 1 else (SIGMA * factor, SIGMA)
     moved = rescale(_responses(images, original_sigma, ends), factor, resampler, ends)
     direct = _responses(rescale(images, factor, resampler, ends), direct_sigma, ends)
+    if ends != "circular":
+        crop = max(crop, min(math.ceil(HALF_WIDTH * direct_sigma) + 3, min(direct.shape[-2:]) // 4))
     if crop:
         moved, direct = (x[..., crop:-crop, crop:-crop] for x in (moved, direct))
     difference = (moved - direct).square().flatten(1).sum(1)

@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 
 from sesn._checks import one_of, positive, require, whole
+from sesn._recording import recording
+from sesn.algorithms.banded import Line
 
 Resampler = Literal["lanczos3", "fourier", "bicubic", "legacy"]
 Ends = Literal["zeros", "inside", "circular"]
@@ -54,7 +56,30 @@ def resampling_matrix(
     require(outputs >= 1, "factor", factor, f"large enough to leave a pixel of {size}", "use a larger image or factor")
     if factor == 1 and offset == 0:
         return torch.eye(size, dtype=torch.float64, device="cpu")
-    return _matrix(size, float(factor), resampler, ends, float(offset)).clone()
+    if ends == "inside":
+        room = size / 2 - (outputs - 1) / 2 / factor
+        require(abs(offset) <= room, "offset", offset, f"at most {room:.4g}: with ends='inside' outputs lie within")
+    make = _matrix.__wrapped__ if recording() else _matrix
+    return make(size, float(factor), resampler, ends, float(offset)).clone()
+
+
+def resampler_line(
+    size: int, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
+) -> Line | None:
+    """Which pixels the rows of `resampling_matrix` reach; None if they may reach all."""
+    if resampler == "fourier" or ends == "circular" or factor == 1:
+        return None
+    reach = math.ceil(_KERNELS[resampler][1] * _stretch(resampler, factor)) + 1
+    return Line(_first(size, factor) + offset, 1 / factor, reach)
+
+
+def _first(size: int, factor: float) -> float:
+    """The source position of the first output."""
+    return (0.5 - resampled_size(size, factor) / 2) / factor + size / 2 - 0.5
+
+
+def _stretch(resampler: Resampler, factor: float) -> float:
+    return 1.0 if resampler == "legacy" else max(1.0, 1.0 / factor)
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +90,7 @@ def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: 
         if resampler == "fourier":
             return _fourier(positions, size, factor)
         kernel, radius = _KERNELS[resampler]
-        stretch = 1.0 if resampler == "legacy" else max(1.0, 1.0 / factor)
+        stretch = _stretch(resampler, factor)
         return _local(positions, size, kernel, radius * stretch, stretch, ends)
 
 

@@ -135,3 +135,13 @@ def test_rescaling_a_field_by_1_returns_it(device, grid, field):
 def test_a_field_of_another_length_than_the_grid_is_rejected():
     with pytest.raises(ValueError, match=r"`field.shape\[2\]` \(=2\) must be the grid's length \(3\)"):
         rescale_field(torch.zeros(1, 1, 2, 8, 8), 0.5, ScaleGrid([1.0, 2.0, 4.0]))
+
+
+def test_rescaling_can_be_exported():
+    class Half(torch.nn.Module):
+        def forward(self, image: Tensor) -> Tensor:
+            return rescale(image, 0.5)
+
+    image = torch.linspace(-1, 1, 300 * 300).reshape(1, 1, 300, 300).sin()
+    found = torch.export.export(Half(), (torch.zeros_like(image),), strict=False).module()(image)
+    assert_same(found, rescale(image, 0.5))

@@ -15,6 +15,7 @@ from hypothesis import given
 import sesn.conv
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn.algorithms import banded, separable
+from sesn.resample import resampler_line
 
 ALGORITHMS = ["dense", "separable", "spectral", "auto"]
 
@@ -247,25 +248,26 @@ def test_long_lines_in_blocks_equal_one_product(block: int, case: slow.Case) -> 
 def test_a_matrix_in_bands_is_the_matrix(data: st.DataObject, outputs: int, size: int, reach: int, band: int) -> None:
     """Whatever its rows reach, none included, on either axis."""
     seeded = torch.Generator().manual_seed(data.draw(st.integers(0, 999)))
-    centres = torch.arange(outputs)[:, None] * size / outputs
-    near = (centres - torch.arange(size)).abs() < reach
+    line = banded.Line(data.draw(st.floats(-5, 5)), size / outputs, reach)
+    centres = line.first + line.step * torch.arange(outputs, dtype=torch.float64)[:, None]
+    near = (centres - torch.arange(size)).abs() <= reach
     matrix = torch.randn(outputs, size, generator=seeded, dtype=torch.float64) * near
     x = torch.randn(2, size, size, generator=seeded, dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(banded, "BAND", band)
         patch.setattr(banded, "SPARED", -1.0)
-        parts = banded.bands(matrix, x)
+        parts = banded.bands(matrix, line, x)
     assert [(part.start, part.stop) for part in parts][-1][1] == outputs
     assert_near(banded.along_both(parts, parts, x), matrix @ x @ matrix.t(), 1e-12)
 
 
 def test_bands_leave_out_what_a_long_resampler_does_not_reach() -> None:
     like = torch.zeros((), dtype=torch.float64)
-    matrix = sesn.resampling_matrix(384, 2**-0.5)
-    parts = banded.bands(matrix, like)
+    matrix, line = sesn.resampling_matrix(384, 2**-0.5), resampler_line(384, 2**-0.5)
+    assert line is not None
+    parts = banded.bands(matrix, line, like)
     assert sum(part.matrix.numel() for part in parts) < 0.5 * matrix.numel()
-    full = sesn.resampling_matrix(384, 2**-0.5, "fourier")
-    assert len(banded.bands(full, like)) == 1
+    assert resampler_line(384, 2**-0.5, "fourier") is None
 
 
 # The chooser

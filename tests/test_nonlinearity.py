@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measures import assert_same, interior, put
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from harness.strategies import PADDING_MODES, SEEDS, images, random_images, random_lift
 from sesn import BandlimitedReLU, ReLU, ScaleGrid, basis_a, equivariance_error, translate
@@ -25,6 +26,20 @@ REACH = 2 * _RADIUS
 def test_a_pointwise_one_commutes_exactly_with_translation(device, field, nonlinearity, shift, ends):
     field = put(field, device)
     assert torch.equal(nonlinearity(translate(field, *shift, ends)), translate(nonlinearity(field), *shift, ends))
+
+
+@pytest.mark.parametrize("mode", PADDING_MODES)
+def test_a_band_limited_one_runs_where_tensors_have_no_values(mode):
+    module, shape = BandlimitedReLU(mode), (2, 3, 96, 40)
+    assert module(torch.zeros(shape, device="meta")).shape == shape
+    with FakeTensorMode():
+        assert module(torch.zeros(shape)).shape == shape
+    assert torch.isfinite(module(torch.ones(shape))).all()  # nothing of the above was kept
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 8, 8), (2, 0, 8), (2, 8, 0)])
+def test_a_band_limited_one_of_nothing_is_nothing(shape):
+    assert BandlimitedReLU()(torch.zeros(shape)).shape == shape
 
 
 @given(field=FIELDS, nonlinearity=POINTWISE, step=st.integers(2, 4))

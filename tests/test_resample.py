@@ -15,7 +15,7 @@ from PIL import Image
 
 from harness.strategies import factors, images, integer_factors, pictures, random_images
 from sesn import resampling_matrix, rescale, translate
-from sesn.resample import ENDS, RESAMPLERS
+from sesn.resample import ENDS, RESAMPLERS, resampler_line
 
 REACH = {"lanczos3": 3, "bicubic": 2, "legacy": 2}
 LOCAL = st.sampled_from(sorted(REACH))
@@ -66,6 +66,21 @@ def test_any_factor_is_sampled_exactly_about_the_centre(size, factor, periods, p
 def test_no_side_is_preferred(size, factor, resampler, ends):
     matrix = resampling_matrix(size, factor, resampler, ends)
     assert_same(matrix.flip(0, 1), matrix)
+
+
+@given(size=SIZES, factor=factors(0.1, 3.0), resampler=LOCAL, ends=st.sampled_from(("zeros", "inside")))
+def test_a_row_reaches_no_further_than_its_line_says(size, factor, resampler, ends):
+    matrix, line = resampling_matrix(size, factor, resampler, ends), resampler_line(size, factor, resampler, ends)
+    for row, weights in enumerate(matrix):
+        _, _, low, high = line.span(row, row + 1, size) if line else (0, 0, 0, size)
+        outside = torch.cat([weights[:low], weights[high:]])
+        assert not outside.any()
+
+
+def test_an_offset_past_the_image_is_refused_where_only_the_inside_counts():
+    assert resampling_matrix(8, 2.0, ends="inside", offset=0.2).sum(1).allclose(torch.ones(16, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"`offset` \(=-3\) must be at most 0.25"):
+        resampling_matrix(8, 2.0, ends="inside", offset=-3)
 
 
 @given(size=SIZES, factor=factors(0.3, 3.0), resampler=ANY)

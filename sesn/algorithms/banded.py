@@ -7,6 +7,7 @@ other matrix whose rows reach few pixels, such as a resampler's, is multiplied t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,22 @@ def banded_matrix(profiles: Tensor, axis: Axis) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Line:
+    """Where the rows of a matrix reach: row i the pixels within `reach` of first + step i."""
+
+    first: float
+    step: float
+    reach: float
+
+    def span(self, start: int, stop: int, size: int) -> tuple[int, int, int, int]:
+        """The rows start..stop and the pixels low..high that they reach, at least one of `size`; ends exclusive."""
+        low = math.floor(self.first + self.step * start - self.reach)
+        high = math.ceil(self.first + self.step * (stop - 1) + self.reach) + 1
+        low = min(max(low, 0), size - 1)
+        return start, stop, low, min(max(high, low + 1), size)
+
+
+@dataclass(frozen=True)
 class Block:
     """The matrix [f, stop - start, high - low] from pixels low..high to outputs start..stop."""
 
@@ -61,10 +78,14 @@ def blocks(profiles: Tensor, axis: Axis) -> tuple[Block, ...]:
     return tuple(Block(a, b, low, high, matrix[:, a:b, low:high].contiguous()) for a, b, low, high in spans)
 
 
-def bands(matrix: Tensor, like: Tensor) -> tuple[Block, ...]:
-    """A matrix [outputs, size] in blocks without most of its zeros, in the dtype and on the device of `like`."""
-    spans = [_reached(matrix, start, min(start + BAND, len(matrix))) for start in range(0, len(matrix), BAND)]
-    if sum((b - a) * (high - low) for a, b, low, high in spans) > (1 - SPARED) * matrix.numel():
+def bands(matrix: Tensor, line: Line, like: Tensor) -> tuple[Block, ...]:
+    """A matrix [outputs, size] in blocks without most of its zeros, in the dtype and on the device of `like`.
+
+    Where its rows reach is told by `line`, not looked for: a matrix may have no values yet.
+    """
+    outputs, size = matrix.shape
+    spans = [line.span(start, min(start + BAND, outputs), size) for start in range(0, outputs, BAND)]
+    if not size or sum((b - a) * (high - low) for a, b, low, high in spans) > (1 - SPARED) * outputs * size:
         return whole(matrix, like)
     return tuple(Block(a, b, low, high, matrix[None, a:b, low:high].to(like)) for a, b, low, high in spans)
 
@@ -75,16 +96,11 @@ def whole(matrix: Tensor, like: Tensor) -> tuple[Block, ...]:
     return (Block(0, outputs, 0, size, matrix[None].to(like)),)
 
 
-def _reached(matrix: Tensor, start: int, stop: int) -> tuple[int, int, int, int]:
-    """The span of the pixels that some rows of a matrix reach; one pixel if they reach none."""
-    pixels = matrix[start:stop].ne(0).any(dim=0).nonzero().flatten().tolist()
-    return (start, stop, pixels[0], pixels[-1] + 1) if pixels else (start, stop, 0, 1)
-
-
 def along_both(rows: tuple[Block, ...], columns: tuple[Block, ...], x: Tensor) -> Tensor:
     """R x C^T on the last two axes of x [..., h, w], where `rows` are the blocks of R and `columns` those of C."""
-    lines = along_rows(columns, x.reshape(-1, x.shape[-1]))  # [.. h, 1, w']
-    found = along_columns(rows, lines.reshape(-1, x.shape[-2], lines.shape[-1]))  # [.., 1, h', w']
+    maps = math.prod(x.shape[:-2])  # not -1: there may be no pixels
+    lines = along_rows(columns, x.reshape(maps * x.shape[-2], x.shape[-1]))  # [.. h, 1, w']
+    found = along_columns(rows, lines.reshape(maps, x.shape[-2], lines.shape[-1]))  # [.., 1, h', w']
     return found.reshape(*x.shape[:-2], *found.shape[-2:])
 
 
