@@ -99,6 +99,7 @@ ImageSet = Annotated[
 Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
 ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
+EndsName = Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")]
 JsonPath = Annotated[Path | None, typer.Option(help="Write raw values and provenance to this file.")]
 PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
 Seed = Annotated[int, typer.Option(help="Of the weights and the choice of images.")]
@@ -116,7 +117,7 @@ def check(
     resampler: ResamplerName = "lanczos3",
     kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale, invariant.")] = "auto",
     crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
-    ends: Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")] = "auto",
+    ends: EndsName = "auto",
     grid: Annotated[
         str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if not the module's.")
     ] = None,
@@ -152,6 +153,7 @@ def profile(
     count: Count = 4,
     data: DataRoot = None,
     resampler: ResamplerName = "lanczos3",
+    ends: EndsName = "auto",
     json: JsonPath = None,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -162,7 +164,7 @@ def profile(
         from harness.check.tools import Subject
         from harness.check.tools import profile as run_profile
 
-        subject = Subject(target, input_, downscale, images, count, data, resampler, seed)
+        subject = Subject(target, input_, downscale, images, count, data, resampler, seed, ends)
         run_profile(subject, Output(json), console)
 
 
@@ -175,6 +177,7 @@ def budget(
     count: Count = 4,
     data: DataRoot = None,
     resampler: ResamplerName = "lanczos3",
+    ends: EndsName = "auto",
     json: JsonPath = None,
     picture: PicturePath = None,
     seed: Seed = 0,
@@ -186,7 +189,7 @@ def budget(
         from harness.check.tools import Subject
         from harness.check.tools import budget as run_budget
 
-        subject = Subject(target, input_, downscale, images, count, data, resampler, seed)
+        subject = Subject(target, input_, downscale, images, count, data, resampler, seed, ends)
         run_budget(subject, Output(json, picture), console, progress)
 
 

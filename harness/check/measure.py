@@ -24,7 +24,14 @@ BATCH = 8
 #: Adaptive repetition stops at this width of the interval of log10 Delta.
 WIDTH = 0.1
 #: Every tensor of an EquivarianceError that has one value per image, by its name in the JSON.
-RAW = {"delta": "valid", "delta_all": "all", "delta_centred": "centred", "floor": "floor", "ceiling": "ceiling"}
+RAW = {
+    "delta": "valid",
+    "delta_all": "all",
+    "delta_uncropped": "uncropped",
+    "delta_centred": "centred",
+    "floor": "floor",
+    "ceiling": "ceiling",
+}
 
 
 @dataclass(frozen=True)

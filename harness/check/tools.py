@@ -24,7 +24,7 @@ from harness.data.image_sets import image_set
 from harness.machine import machine_line
 from harness.progress import progress_bar
 from sesn._checks import one_of, require
-from sesn.resample import RESAMPLERS
+from sesn.resample import ENDS, RESAMPLERS
 
 #: The shape of the JSON; a change of its keys raises it.
 FORMAT = 1
@@ -44,10 +44,22 @@ class Subject:
     data: Path | None = None
     resampler: str = "lanczos3"
     seed: int = 0
+    ends: str = "auto"
+
+    @property
+    def probe(self) -> dict[str, Any]:
+        """How it is measured."""
+        return {"resampler": self.resampler, "ends": self.ends}
+
+    @property
+    def words(self) -> str:
+        """The same for a caption."""
+        return f"resampler {self.resampler}{'' if self.ends == 'auto' else f', ends {self.ends}'}"
 
     def load(self) -> tuple[nn.Module, Tensor, str, float]:
         """The module in eval mode, the images, their name and the factor s."""
         one_of("resampler", self.resampler, RESAMPLERS)
+        one_of("ends", self.ends, ("auto", *ENDS))
         shape, downscales = parse_input(self.input), parse_downscales(self.downscale)
         require(len(downscales) == 1, "downscale", self.downscale, "one number here", "run once for each")
         module = load_factory(self.target)(self.seed)
@@ -68,10 +80,9 @@ def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow
     """Delta after every submodule, as a table and JSON."""
     clock = _Clock()
     module, images, name, factor = subject.load()
-    resampler: Any = subject.resampler
-    rows = layer_profile(module, images, factor, resampler=resampler)
+    rows = layer_profile(module, images, factor, **subject.probe)
     console.print(profile_table(rows, f"layer profile of {subject.target}, downscale {1 / factor:.4g}"))
-    console.print(Text(f"{name}; resampler {subject.resampler}; {machine_line()}"))
+    console.print(Text(f"{name}; {subject.words}; {machine_line()}"))
     document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
     _write(output, {**document, **clock.read()}, console)
     return rows
@@ -81,11 +92,10 @@ def budget(subject: Subject, output: Output, console: Console, progress: Console
     """An observed Delta split into its causes, as a table, a waterfall and JSON."""
     clock = _Clock()
     module, images, name, factor = subject.load()
-    resampler: Any = subject.resampler
     with progress_bar(progress, len(CAUSES)) as on_step:
-        found = error_budget(module, images, factor, resampler=resampler, on_step=lambda: on_step(1))
+        found = error_budget(module, images, factor, **subject.probe, on_step=lambda: on_step(1))
     console.print(budget_table(found))
-    console.print(Text(f"{name}; observed with resampler {subject.resampler}, without crop; {machine_line()}"))
+    console.print(Text(f"{name}; observed with {subject.words}, without crop; {machine_line()}"))
 
     def draw() -> Any:
         from harness.check.waterfall import draw_budget
