@@ -157,8 +157,9 @@ def _sweep(request: Request, sizes: Callable[[], Iterator[dict[str, Scalar]]], s
                 common |= {"channels": 8, "resampler": "lanczos3", "ends": "inside"}
                 for size in sizes():
                     side, scales, count = (int(size[name]) for name in ("side", "scales", "image_count"))
-                    work = cost * count * scales * side**2 * int(size.get("layers", 1))
-                    yield Draft("", common | _window(window, step, scales) | size, draw, work)
+                    settings = common | _window(window, step, scales) | size
+                    numbers = count * scales * side**2 * int(settings["channels"])
+                    yield Draft("", settings, draw, cost * numbers * int(size.get("layers", 1)))
 
 
 def _delta_depth(request: Request) -> Iterator[Draft]:

@@ -34,6 +34,7 @@ METRICS: dict[str, str] = {
     "delta": "",
     "delta_all": "",
     "delta_uncropped": "",
+    "delta_cropped": "",
     "delta_centred": "",
     "delta_cnn": "",
     "floor": "",

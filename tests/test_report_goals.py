@@ -25,6 +25,7 @@ def measured(experiment: str, nonlinearity: str, *found: Measurement, **settings
 def deep(nonlinearity: str, one: float, fifty: float, **settings: Any) -> Result:
     values = [Measurement("delta", (level, level), {"depth": depth}) for depth, level in ((1, one), (50, fifty))]
     floors = [Measurement("floor", (3e-6,), {"depth": depth}) for depth in (1, 50)]
+    floors.append(Measurement("delta_cropped", (1e-6, 1e-6), {"depth": 1}))
     return measured("delta-depth", nonlinearity, *values, *floors, **settings)
 
 
@@ -59,13 +60,15 @@ def test_the_cause_is_what_nothing_is_left_without(frame: Any) -> None:
     assert causes[:2] == ["the border: away from it 1e-06"] * 2
     assert causes[3] == "the nonlinearity: linear layers have 3e-05"
     (alone,) = frame_of(deep("relu", 1.0, 3.0)).to_dict("records")
-    assert cause(alone) == "neither border nor nonlinearity"
+    assert cause(alone) == "not separated here"
+    beside = frame_of(deep("relu", 1.0, 3.0), deep("linear", 1.0, 2.0)).to_dict("records")[-1]
+    assert cause(beside) == "not the nonlinearity"
 
 
 def test_sentences_and_table_say_the_same(frame: Any) -> None:
     sentences = [finding.text for finding in goals_says(frame)]
     assert sentences[0].startswith(
-        "With wide windows 2 of 5 goals for Δ are met: 50 layers, linear, 1.41× (3e-05) and "
+        "With wide windows 2 of the 5 goals for Δ that were measured are met: 50 layers, linear, 1.41× (3e-05)"
     )
     assert len(sentences) == 4
     lines = goals_table(frame).lines

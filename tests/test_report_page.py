@@ -219,6 +219,15 @@ def test_only_one_artefact_is_written(written: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["stl10.csv", "stl10.md", "stl10.tex"]
 
 
+@pytest.mark.parametrize("name", list(ARTEFACTS))
+def test_every_artefact_can_be_made_alone(name: str, tmp_path: Path) -> None:
+    rows = synthetic.store(tmp_path / "rows", [result for result in synthetic.results() if result.cell.seed == 0])
+    found = material(rows, BUDGET)
+    files = report_files(found, tmp_path, rows, name)
+    assert all(name in path for path in files)
+    assert bool(files) != bool(ARTEFACTS[name].unless)
+
+
 def test_an_unknown_artefact_is_answered_with_the_known(tmp_path: Path) -> None:
     result = invoke("--out", tmp_path, "--only", "figure_2x")
     assert result.exit_code == 2

@@ -100,14 +100,14 @@ _BASIS = (
 )
 _FIGURE_2 = (
     "Equivariance error Δ against the number of layers, the downscale factor (one layer, 13 scales) and the interscale "
-    "extent (one layer). Lines and bands: median and its 95 % interval; points and bars: mean ± standard deviation, as "
-    "in the paper. Dotted grey: the probe's own floor. Valid scales are those that lost nothing past the ends of the "
-    "scale axis."
+    "extent (one layer); 8 channels, on 384 pixels 2. Lines and bands: median and its 95 % interval; points and bars: "
+    "mean ± standard deviation, as in the paper. Dotted grey: the probe's own floor. Valid scales are those that lost "
+    "nothing past the ends of the scale axis."
 )
 _GOALS = (
     "Goals for Δ with windows of 4.5 σ, six functions and the smallest σ 2.0, and what was measured with the border "
-    "counted. Of one layer up to a factor: the largest mean of all factors. `sesn budget` splits the Δ of such a layer "
-    "into its causes (folder budget)."
+    "counted. Of one layer up to a factor: the largest mean of all factors. The folder budget has the Δ of such a "
+    "layer split into its causes."
 )
 _MNIST = (
     "Test error on MNIST-scale in %, mean ± standard deviation over realisations; + is with scaling augmentation. "
@@ -118,8 +118,8 @@ _STL10 = (
     "interval holds only what the choice of test images explains."
 )
 _REDUCED = (
-    "Test error in % on STL-10 of a thinner and shallower network than the paper's, on smaller images and trained for "
-    "fewer epochs: absolute errors cannot be compared, differences to the plain network (WRN) may be."
+    "Test error in % on STL-10 of a thinner and shallower network than the paper's, trained for fewer epochs, one run "
+    "each: absolute errors cannot be compared, and differences to the plain network (WRN) only show a trend."
 )
 _TIMES = (
     "Time of an epoch of MNIST-scale (10,000 images), extrapolated from the median training step without reading data; "

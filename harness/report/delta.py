@@ -281,15 +281,26 @@ def _downscale_findings(points: Any) -> Iterator[Finding]:
 def _knee_findings(points: Any) -> Iterator[Finding]:
     """Up to which factor Delta stays small, and how many pixels are left there."""
     for window, name in WINDOWS.items():
-        words = []
+        knees = {}
         for series, part in _of(points, "delta-downscale", window=window, nonlinearity="linear").groupby("series"):
             below = part[part["median"].le(SMALL).cummin()]
             if len(below) and len(below) < len(part):
-                last, side = float(below["x"].iloc[-1]), int(series.split()[0])
-                words.append(f"up to {last:.3g}× on {series} ({round(side / last)} pixels left)")
-        if words:
+                knees[int(series.split()[0])] = float(below["x"].iloc[-1])
+        if knees:
+            words = [f"up to {last:.3g}× on {side} pixels ({round(side / last)} left)" for side, last in knees.items()]
             text = f"One layer with {name} has a median Δ of at most {SMALL:.0%} {listed(words)}"
-            yield Finding("measured", f"{text}: the knee moves with the pixels that are left, not with the factor.")
+            yield Finding("measured", f"{text}{_what_the_knee_follows(knees)}.")
+
+
+def _what_the_knee_follows(knees: Mapping[int, float]) -> str:
+    """Whether the factors at the knee, or the pixels that are left there, differ less between sizes of image."""
+    if len(knees) < 2:
+        return ""
+    factors, pixels = list(knees.values()), [side / last for side, last in knees.items()]
+    apart = [max(values) / min(values) for values in (factors, pixels)]
+    follows = "the factor" if apart[0] < apart[1] else "the pixels that are left" if apart[1] < apart[0] else "both"
+    words = f"the factors differ {number(apart[0])} times, the pixels left {number(apart[1])} times"
+    return f": {words}, so it follows {follows}"
 
 
 def _settings_findings(points: Any) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ def stl10_frame(experiment: str) -> Callable[[Mapping[str, Selection]], Any]:
     """One line per method; the published errors are those of the full network in either table."""
 
     def frame(selections: Mapping[str, Selection]) -> Any:
-        chosen, sizes = selections[experiment], selections["parameters"]
+        chosen = selections[experiment]
         here, published = _samples(chosen, ("method",)), selections["stl10"].paper
         images = int(chosen.facts.get("test_images") or 0)
         lines = []
@@ -59,7 +59,9 @@ def stl10_frame(experiment: str) -> Callable[[Mapping[str, Selection]], Any]:
             found = counting_agreement(paper.mean, sample.mean, images) if comparable and paper and sample else None
             reason = "" if sample else chosen.reason(row.key)
             line = _line(row.key, paper, sample, found, reason, "stl10")
-            lines.append({**line, **(_sizes(sizes, chosen, row.key, "stl10") if experiment == "stl10" else {})})
+            # The reduced network has other sizes than the published ones.
+            sizes = _sizes(selections["parameters"], chosen, row.key, "stl10") if experiment == "stl10" else {}
+            lines.append({**line, **sizes})
         return pd.DataFrame(lines, columns=[name for name in COLUMNS if name not in ("resolution", "augmented")])
 
     return frame
@@ -166,12 +168,17 @@ def _gap(value: float, reason: str) -> Entry:
 
 
 def _triple(cell: Any, column: Any) -> list[Entry]:
-    paper = _rate(cell["paper"], cell["paper_deviation"], column["paper"].min(), cell["paper_reason"])
-    here = _rate(cell["here"], cell["deviation"], column["here"].min(), cell["reason"])
+    paper = _rate(cell["paper"], cell["paper_deviation"], _lowest(column["paper"]), cell["paper_reason"])
+    here = _rate(cell["here"], cell["deviation"], _lowest(column["here"]), cell["reason"])
     if math.isnan(cell["difference"]):
         reason = cell["reason"] or cell["paper_reason"] or "not comparable"
         return [paper, here, absent(reason)]
     return [paper, here, Entry(f"{cell['difference']:+.2f} {cell['within']}".strip(), cell["difference"])]
+
+
+def _lowest(column: Any) -> float:
+    """Of several; one number alone is the lowest of nothing."""
+    return float(column.min()) if column.notna().sum() > 1 else math.nan
 
 
 def _rate(mean: float, deviation: float, best: float, reason: str) -> Entry:
@@ -260,7 +267,7 @@ def stl10_says(frame: Any) -> list[Finding]:
 
 
 def reduced_says(frame: Any) -> list[Finding]:
-    """The order of the designs, as far as the paper has it."""
+    """The order of the designs beside the paper's; too small a network, trained too briefly, to test a claim."""
     known = frame[frame["here"].notna() & frame["paper"].notna()]
     if len(known) < 3:
         return []
@@ -271,4 +278,4 @@ def reduced_says(frame: Any) -> list[Finding]:
     text = (
         f"On the reduced STL-10 network the order from the best is {order[0]}; in the paper (full network) {order[1]}."
     )
-    return [claim(order[0] == order[1], text)]
+    return [Finding("measured", text)]

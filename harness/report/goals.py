@@ -81,29 +81,20 @@ def _rows(goal: Goal, selections: Mapping[str, Selection], metric: str, nonlinea
     rows = rows[rows["window"].eq("wide") & rows["nonlinearity"].eq(nonlinearity)]
     if _is_depth(goal):
         return rows[rows["depth"].eq(goal.layers)].assign(place=float(goal.layers))
-    return _downscaled(rows, 0.0, goal.downscale)
-
-
-def _downscaled(rows: Any, above: float, most: float) -> Any:
-    """One layer on small images, by downscale."""
     factors = rows["downscale"].astype(float)
-    return rows[rows["side"].eq(96) & factors.gt(above) & factors.le(most * 1.001)].assign(place=factors)
+    return rows[rows["side"].eq(96) & factors.le(goal.downscale * 1.001)].assign(place=factors)
 
 
 def _inside(goal: Goal, selections: Mapping[str, Selection]) -> float:
-    """The largest mean Delta of one layer where the border does not count."""
-    rows = selections["delta-downscale"].metric("delta")
-    if goal.layers > 1 or not len(rows):
-        return math.nan
-    rows = rows[rows["window"].eq("wide") & rows["nonlinearity"].eq(goal.nonlinearity)]
-    return float(summarised(_downscaled(rows, 0.0, goal.downscale), ["place"])["mean"].max())
+    """The largest mean Delta of the same network where the border does not count; deep ones see it from everywhere."""
+    rows = _rows(goal, selections, "delta_cropped" if _is_depth(goal) else "delta", goal.nonlinearity)
+    return float(summarised(rows, ["place"])["mean"].max())
 
 
 def _floor(goal: Goal, selections: Mapping[str, Selection]) -> float:
-    """The median floor of a probe that counts the border as well; the sweep over factors has none."""
-    if not _is_depth(goal):
-        return math.nan
-    return float(_rows(goal, selections, "floor", goal.nonlinearity)["value"].median())
+    """The largest median floor of the probe, which never counts the border."""
+    rows = _rows(goal, selections, "floor", goal.nonlinearity)
+    return float(rows.groupby("place")["value"].median().max())
 
 
 def cause(line: Mapping[str, Any]) -> str:
@@ -112,7 +103,9 @@ def cause(line: Mapping[str, Any]) -> str:
         return f"the border: away from it {number(line['inside'])}"
     if line["linear"] <= EXPLAINED * line["mean"]:
         return f"the nonlinearity: linear layers have {number(line['linear'])}"
-    return "neither border nor nonlinearity"
+    known = {"inside": "the border", "linear": "the nonlinearity"}
+    ruled_out = [words for name, words in known.items() if not math.isnan(line[name])]
+    return f"not {listed(ruled_out)}" if ruled_out else "not separated here"
 
 
 def goals_table(frame: Any) -> Table:
@@ -124,7 +117,7 @@ def goals_table(frame: Any) -> Table:
         interval = Entry(f"{number(line['low'])} to {number(line['high'])}", line["low"])
         verdict = Entry("yes" if line["met"] else "no", bold=not line["met"])
         floor = line["floor"]
-        level = absent("only measured without the border") if math.isnan(floor) else Entry(number(floor), floor)
+        level = absent("not measured") if math.isnan(floor) else Entry(number(floor), floor)
         way = absent("the goal is met") if line["met"] else Entry(cause(line))
         lines.append((Entry(line["goal"]), *numbers, interval, verdict, level, way))
     return Table((*heading, "in the way"), tuple(lines))
@@ -133,11 +126,10 @@ def goals_table(frame: Any) -> Table:
 def goals_says(frame: Any) -> list[Finding]:
     """Which goals are met, and of each other one what is in the way."""
     met, missed = ([line for line in frame.to_dict("records") if line["met"] is good] for good in (True, False))
-    text = f"With wide windows {len(met)} of {len(frame)} goals for Δ are met"
+    text = f"With wide windows {len(met)} of the {len(frame)} goals for Δ that were measured are met"
     names = [f"{line['goal']} ({number(line['mean'])})" for line in met]
     found = [Finding("measured", f"{text}: {listed(names)}." if met else f"{text}.")]
     for line in missed:
         text = f"Missed: {line['goal']} has mean Δ {number(line['mean'])}, the goal is {number(line['limit'])}"
-        floor = f" (the probe's own floor there is {number(line['floor'])})" if line["floor"] > line["limit"] else ""
-        found.append(Finding("measured", f"{text}; in the way is {cause(line)}{floor}."))
+        found.append(Finding("measured", f"{text}; in the way: {cause(line)}."))
     return found

@@ -51,8 +51,8 @@ OTHERS = (
     (
         "budget",
         "Δ of one layer with wide windows at 3.97×, split into causes",
-        "sesn budget docs/examples/network.py:wide --input 3x96x96 --downscale 3.97 --images stl10 --count 16 "
-        "--picture reports/budget/wide.png --json reports/budget/wide.json",
+        "sesn budget docs/examples/network.py:wide --input 3x96x96 --downscale 3.97241 --images stl10 --count 16 "
+        "--ends inside --picture reports/budget/wide.png --json reports/budget/wide.json",
         "wide.png",
     ),
     (

@@ -152,7 +152,7 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
         chunk_of(settings),
         lambda done: context.on_progress(done, "depths"),
     )
-    found: list[Measurement] = []
+    found = _first_layer_cropped(network, images, factor, cell.settings, {"depth": 1, "data_name": name})
     for depth, errors in enumerate(points, start=1):
         at: dict[str, Scalar] = {"depth": depth, "data_name": name}
         if depth in (1, len(points)):
@@ -161,6 +161,15 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
         else:
             found += measurements(errors, at, ("delta",))
     return found
+
+
+def _first_layer_cropped(
+    network: nn.Sequential, images: Tensor, factor: float, settings: Mapping[str, Scalar], at: Mapping[str, Scalar]
+) -> list[Measurement]:
+    """Delta of one layer away from the border, which deeper networks see from everywhere."""
+    first, inside = nn.Sequential(network[0]), Probe.of(settings)._replace(crop="auto")
+    (errors,) = swept(lambda chunk: errors_by_depth(first, chunk, factor, inside), images, chunk_of(settings))
+    return [Measurement("delta_cropped", rounded(torch.cat([error.valid for error in errors])), at)]
 
 
 def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
