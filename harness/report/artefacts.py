@@ -106,8 +106,8 @@ _FIGURE_2 = (
 )
 _GOALS = (
     "Goals for Δ with windows of 4.5 σ, six functions and the smallest σ 2.0, and what was measured with the border "
-    "counted. Of one layer up to a factor: the largest mean of all factors. The folder budget has the Δ of such a "
-    "layer split into its causes."
+    "counted. Networks have 5 scales unless another number is given. Up to a factor: the largest mean of all factors. "
+    "The folder budget has the Δ of one layer of 5 scales at 3.97×, where one scale has a partner, split into causes."
 )
 _MNIST = (
     "Test error on MNIST-scale in %, mean ± standard deviation over realisations; + is with scaling augmentation. "

@@ -29,8 +29,10 @@ class Goal(NamedTuple):
     def name(self) -> str:
         """Words for a table."""
         kind = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}[self.nonlinearity]
-        depth = "one layer" if self.layers == 1 else f"{self.layers} layers"
-        return f"{depth}, {kind}, {'up to ' if self.downscale > 2 else ''}{self.downscale:.3g}×"
+        depth = f"{self.layers} layers" if self.layers > 1 else "one layer"
+        if self.downscale > 2:
+            return f"{depth} of 13 scales, {kind}, up to {self.downscale:.3g}×"
+        return f"{depth}, {kind}, {self.downscale:.3g}×"
 
 
 STEP = math.sqrt(2)
