@@ -56,8 +56,9 @@ NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
 #: What the paper calls "not much higher" is at most this many times as high.
 NOT_MUCH_HIGHER = 1.25
-#: Delta is small up to here: a tenth of the output's size.
-SMALL = 0.01
+#: Delta is small up to here: a tenth of the output's size. Where it is larger already at moderate factors, the knee is
+#: where it doubles.
+SMALL, MODERATE = 0.01, 4
 #: The axis begins this many times below the smallest median.
 BELOW = 30
 #: More bars than this stand in each other's way.
@@ -283,12 +284,14 @@ def _knee_findings(points: Any) -> Iterator[Finding]:
     for window, name in WINDOWS.items():
         knees = {}
         for series, part in _of(points, "delta-downscale", window=window, nonlinearity="linear").groupby("series"):
-            below = part[part["median"].le(SMALL).cummin()]
+            level = max(SMALL, 2 * float(part[part["x"].le(MODERATE)]["median"].max()))
+            below = part[part["median"].le(level).cummin()]
             if len(below) and len(below) < len(part):
                 knees[int(series.split()[0])] = float(below["x"].iloc[-1])
         if knees:
             words = [f"up to {last:.3g}× on {side} pixels ({round(side / last)} left)" for side, last in knees.items()]
-            text = f"One layer with {name} has a median Δ of at most {SMALL:.0%} {listed(words)}"
+            bound = f"{SMALL:.0%}, or twice the largest up to {MODERATE}×,"
+            text = f"One layer with {name} keeps a median Δ of at most {bound} {listed(words)}"
             yield Finding("measured", f"{text}{_what_the_knee_follows(knees)}.")
 
 
