@@ -11,9 +11,11 @@ def recording() -> bool:
 
     That is inside torch.compile, torch.export, torch.jit.trace, torch.func and FakeTensorMode.
     """
+    if torch.compiler.is_compiling():  # first: the compiler cannot follow the other questions
+        return True
     transforming = torch._C._functorch.peek_interpreter_stack() is not None
     pretending = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
-    return transforming or pretending or torch.compiler.is_compiling() or torch._C._is_tracing()
+    return transforming or pretending or torch._C._is_tracing()
 
 
 def casting(tensor: Tensor) -> bool:

@@ -329,7 +329,7 @@ def test_a_smoke_cell_of_stl10_tests_the_last_epoch(tmp_path: Path) -> None:
     stl10_files(tmp_path, "train", 12)
     stl10_files(tmp_path, "test", 10)
     settings = {"data": "stl10", "recipe": "paper", "epochs": 2, "batch": 4, "rate": 0.1, "depth": 10, "width": 1}
-    settings |= {"train_images": 8, "test_images": 10}
+    settings |= {"train_images": 8, "test_images": 10, "resolution": 96}
     found = {one.metric: one for one in stl10(Cell("stl10", 1, "smoke", "wrn", settings), Context(tmp_path))}
     assert set(found) == {"train_loss", "learning_rate", "epoch_time", "test_error"}
     assert found["train_loss"].at == {"data_name": "STL-10 train, 8 of 5000 images"}
