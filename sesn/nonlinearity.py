@@ -46,13 +46,11 @@ class BandlimitedReLU(nn.Module):
         return along_both(down_h, down_w, torch.relu(along_both(up_h, up_w, x)))
 
     def _matrices(self, size: int, like: Tensor) -> tuple[Blocks, Blocks]:
-        """Up and down; kept in blocks, but while a graph is recorded, whose sizes may be open, whole."""
-        key = (size, like.device, like.dtype)
         if recording():
-            up, down = _two_rates(size, self.padding_mode, like)
-            return whole(up, like), whole(down, like)
+            return _two_rates(size, self.padding_mode, like)
+        key = (size, like.device, like.dtype)
         if key not in self._kept:
-            self._kept[key] = _blocks_of_two_rates(size, self.padding_mode, like)
+            self._kept[key] = _two_rates(size, self.padding_mode, like)
         return self._kept[key]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,21 +63,19 @@ class BandlimitedReLU(nn.Module):
 
 
 @torch.inference_mode(False)
-def _blocks_of_two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Blocks, Blocks]:
-    up, down = _two_rates(size, padding_mode, like)
-    if padding_mode == "circular":
-        return whole(up, like), whole(down, like)
-    return bands(up, Line(0.0, 0.5, _RADIUS), like), bands(down, Line(0.0, 2.0, 2 * _RADIUS), like)
+def _two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Blocks, Blocks]:
+    """Interpolation [2N, N] to the half-pixel grid, and low-pass and decimation [N, 2N] back.
 
-
-@torch.inference_mode(False)
-def _two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Interpolation [2N, N] to the half-pixel grid, and low-pass and decimation [N, 2N] back."""
+    Whole while a graph is recorded, whose sizes may be open, and where every pixel reaches every other.
+    """
     pixel = torch.arange(size, dtype=torch.float64, device=like.device)
     fine = torch.arange(2 * size, dtype=torch.float64, device=like.device) / 2
     distance = fine[:, None] - pixel[None, :]
     up = _dirichlet(distance, size) if padding_mode == "circular" else _windowed_sinc(distance)
-    return up.to(like.dtype), (up.t() / 2).to(like.dtype)
+    down = up.t() / 2
+    if recording() or padding_mode == "circular":
+        return whole(up, like), whole(down, like)
+    return bands(up, Line(0.0, 0.5, _RADIUS), like), bands(down, Line(0.0, 2.0, 2 * _RADIUS), like)
 
 
 def _windowed_sinc(distance: Tensor) -> Tensor:

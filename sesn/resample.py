@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -70,12 +70,12 @@ def resampler_line(
     if resampler == "fourier" or ends == "circular" or factor == 1:
         return None
     reach = math.ceil(_KERNELS[resampler][1] * _stretch(resampler, factor)) + 1
-    return Line(_first(size, factor) + offset, 1 / factor, reach)
+    return Line(_position(0, size, factor) + offset, 1 / factor, reach)
 
 
-def _first(size: int, factor: float) -> float:
-    """The source position of the first output."""
-    return (0.5 - resampled_size(size, factor) / 2) / factor + size / 2 - 0.5
+def _position(output: Any, size: int, factor: float) -> Any:
+    """x_i: where in the source an output lies, or all outputs of a tensor."""
+    return (output + 0.5 - resampled_size(size, factor) / 2) / factor + size / 2 - 0.5
 
 
 def _stretch(resampler: Resampler, factor: float) -> float:
@@ -86,7 +86,7 @@ def _stretch(resampler: Resampler, factor: float) -> float:
 def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float) -> Tensor:
     outputs = resampled_size(size, factor)
     with torch.inference_mode(False), torch.device("cpu"):  # kept for all callers, whatever mode they are in
-        positions = (torch.arange(outputs, dtype=torch.float64) + 0.5 - outputs / 2) / factor + size / 2 - 0.5 + offset
+        positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor) + offset
         if resampler == "fourier":
             return _fourier(positions, size, factor)
         kernel, radius = _KERNELS[resampler]
