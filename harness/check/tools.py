@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from harness.check.arguments import parse_downscales, parse_input
 from harness.check.budget import CAUSES, Budget, budget_table, error_budget
+from harness.check.measure import Probe
 from harness.check.output import Output
 from harness.check.profile import LayerRow, layer_profile, profile_table
 from harness.check.target import load_factory
@@ -23,8 +24,7 @@ from harness.check.tune import Tuning, tune
 from harness.data.image_sets import image_set
 from harness.machine import machine_line
 from harness.progress import progress_bar
-from sesn._checks import one_of, require
-from sesn.resample import ENDS, RESAMPLERS
+from sesn._checks import require
 
 #: The shape of the JSON; a change of its keys raises it.
 FORMAT = 1
@@ -47,19 +47,14 @@ class Subject:
     ends: str = "auto"
 
     @property
-    def probe(self) -> dict[str, Any]:
-        """How it is measured."""
-        return {"resampler": self.resampler, "ends": self.ends}
-
-    @property
-    def words(self) -> str:
-        """The same for a caption."""
-        return f"resampler {self.resampler}{'' if self.ends == 'auto' else f', ends {self.ends}'}"
+    def probe(self) -> Probe:
+        """How to measure; a bad value is refused."""
+        words: Any = {"resampler": self.resampler, "ends": self.ends}
+        return Probe(**words)
 
     def load(self) -> tuple[nn.Module, Tensor, str, float]:
         """The module in eval mode, the images, their name and the factor s."""
-        one_of("resampler", self.resampler, RESAMPLERS)
-        one_of("ends", self.ends, ("auto", *ENDS))
+        _ = self.probe
         shape, downscales = parse_input(self.input), parse_downscales(self.downscale)
         require(len(downscales) == 1, "downscale", self.downscale, "one number here", "run once for each")
         module = load_factory(self.target)(self.seed)
@@ -80,9 +75,10 @@ def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow
     """Delta after every submodule, as a table and JSON."""
     clock = _Clock()
     module, images, name, factor = subject.load()
-    rows = layer_profile(module, images, factor, **subject.probe)
+    probe = subject.probe
+    rows = layer_profile(module, images, factor, resampler=probe.resampler, ends=probe.ends)
     console.print(profile_table(rows, f"layer profile of {subject.target}, downscale {1 / factor:.4g}"))
-    console.print(Text(f"{name}; {subject.words}; {machine_line()}"))
+    console.print(Text(f"{name}; {probe}; {machine_line()}"))
     document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
     _write(output, {**document, **clock.read()}, console)
     return rows
@@ -92,10 +88,12 @@ def budget(subject: Subject, output: Output, console: Console, progress: Console
     """An observed Delta split into its causes, as a table, a waterfall and JSON."""
     clock = _Clock()
     module, images, name, factor = subject.load()
+    probe = subject.probe
+    how: Any = {"resampler": probe.resampler, "ends": probe.ends}
     with progress_bar(progress, len(CAUSES)) as on_step:
-        found = error_budget(module, images, factor, **subject.probe, on_step=lambda: on_step(1))
+        found = error_budget(module, images, factor, **how, on_step=lambda: on_step(1))
     console.print(budget_table(found))
-    console.print(Text(f"{name}; observed with {subject.words}, without crop; {machine_line()}"))
+    console.print(Text(f"{name}; observed with {probe}, without crop; {machine_line()}"))
 
     def draw() -> Any:
         from harness.check.waterfall import draw_budget
