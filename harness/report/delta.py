@@ -245,6 +245,20 @@ def _fact(points: Any, experiment: str) -> tuple[float, float]:
     return (float(facts["x"].iloc[0]), float(facts["mean"].iloc[0])) if len(facts) else (math.nan, math.nan)
 
 
+def _not_much_higher(deepest: Any, level: float) -> bool:
+    return bool(deepest["mean"].iloc[0] <= NOT_MUCH_HIGHER * level)
+
+
+def _around(curve: Any, knee: float) -> tuple[Any, Any]:
+    """The points up to the factor that the paper names, and those beyond it."""
+    return curve[curve["x"] <= 1.01 * knee], curve[curve["x"] > 1.01 * knee]
+
+
+def _rises(first: Any, last: Any) -> bool:
+    """Whether the intervals of two medians do not meet."""
+    return bool(last["low"] > first["high"])
+
+
 def _depth_findings(points: Any) -> Iterator[Finding]:
     depth, level = _fact(points, "delta-depth")
     found = _of(points, "delta-depth", series="valid scales", x=depth)
@@ -256,7 +270,7 @@ def _depth_findings(points: Any) -> Iterator[Finding]:
             f"With {WINDOWS.get(window, window)} and {NAMES.get(nonlinearity, nonlinearity)}, Δ after {depth:g} layers"
         )
         text = f"{words} is {number(mean)} ± {number(spread)} (the paper: not much higher than {level:.0%})."
-        yield claim(mean <= NOT_MUCH_HIGHER * level, text)
+        yield claim(_not_much_higher(part, level), text)
     deepest = _of(points, "delta-depth", series="valid scales")["x"].max()
     if not len(found) and deepest > 0:
         yield Finding("missing", f"Δ was measured up to {deepest:g} layers; the paper's statement is about {depth:g}.")
@@ -267,7 +281,7 @@ def _downscale_findings(points: Any) -> Iterator[Finding]:
     for window, name in WINDOWS.items():
         found = _of(points, "delta-downscale", window=window, nonlinearity="linear")
         for series, part in found.groupby("series", sort=False):
-            before, after = part[part["x"] <= 1.01 * knee], part[part["x"] > 1.01 * knee]
+            before, after = _around(part, knee)
             if not len(before) or not len(after):
                 continue
             at_knee, last = before.iloc[-1], after.iloc[-1]
@@ -276,7 +290,7 @@ def _downscale_findings(points: Any) -> Iterator[Finding]:
                 f"{before['x'].iloc[0]:.3g}×, {number(at_knee['median'])} at {at_knee['x']:.3g}× and "
                 f"{number(last['median'])} at {last['x']:.3g}× (the paper: it increases beyond {knee:g}×)."
             )
-            yield claim(bool(last["low"] > at_knee["high"]), text)
+            yield claim(_rises(at_knee, last), text)
 
 
 def _knee_findings(points: Any) -> Iterator[Finding]:
@@ -329,13 +343,13 @@ def _failing(points: Any, window: str, nonlinearity: str, depth: float, level: f
     shrunk = _of(points, "delta-downscale", **setting, series="96 pixels")
     mixed = _of(points, "delta-interscale", **setting, series="all of 5 scales")
     knee, _ = _fact(points, "delta-downscale")
-    before, after = shrunk[shrunk["x"] <= 1.01 * knee], shrunk[shrunk["x"] > 1.01 * knee]
+    before, after = _around(shrunk, knee)
     if not len(deep) or not len(before) or not len(after) or len(mixed) < 2:
         return None
     holds = {
-        f"{depth:g} layers": float(deep["mean"].iloc[0]) <= NOT_MUCH_HIGHER * level,
-        f"the rise beyond {knee:g}×": after["low"].iloc[-1] > before["high"].iloc[-1],
-        "the rise with the extent": mixed["low"].iloc[-1] > mixed["high"].iloc[0],
+        f"{depth:g} layers": _not_much_higher(deep, level),
+        f"the rise beyond {knee:g}×": _rises(before.iloc[-1], after.iloc[-1]),
+        "the rise with the extent": _rises(mixed.iloc[0], mixed.iloc[-1]),
     }
     return [name for name, good in holds.items() if not good]
 
@@ -355,4 +369,4 @@ def _interscale_findings(points: Any) -> Iterator[Finding]:
         if len(longer):
             end = longer.iloc[-1]
             text += f"; on scale channels that lost nothing it is {number(end['median'])} there: the rest is truncation"
-        yield claim(bool(last["low"] > first["high"]), text + ".")
+        yield claim(_rises(first, last), text + ".")

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.report.findings import Finding, listed, number
+from harness.report.delta import NAMES
+from harness.report.findings import Finding, between, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
 from harness.report.tables import Entry, Table, absent
@@ -28,7 +29,7 @@ class Goal(NamedTuple):
     @property
     def name(self) -> str:
         """Words for a table."""
-        kind = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}[self.nonlinearity]
+        kind = NAMES[self.nonlinearity]
         depth = f"{self.layers} layers" if self.layers > 1 else "one layer"
         if self.downscale > 2:
             return f"{depth} of 13 scales, {kind}, up to {self.downscale:.3g}×"
@@ -116,7 +117,7 @@ def goals_table(frame: Any) -> Table:
     lines = []
     for line in frame.to_dict("records"):
         numbers = [Entry(number(line[name]), line[name]) for name in ("limit", "mean", "standard_deviation", "median")]
-        interval = Entry(f"{number(line['low'])} to {number(line['high'])}", line["low"])
+        interval = Entry(between(line["low"], line["high"]), line["low"])
         verdict = Entry("yes" if line["met"] else "no", bold=not line["met"])
         floor = line["floor"]
         level = absent("not measured") if math.isnan(floor) else Entry(number(floor), floor)

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from harness.drawing import SMALL, encoded
 from harness.files import check_writable, replacing
+from harness.report.artefacts import BUDGET_COMMAND
 from harness.report.escapes import markdown
 from harness.report.findings import VERDICTS
 from harness.report.rendering import Material, Rendered, rendered, summary
@@ -44,8 +45,7 @@ OTHERS = (
     (
         "budget",
         "Δ of two layers with the published STL-10 kernels, split into causes",
-        "sesn budget docs/examples/network.py:published --input 3x96x96 --downscale 1.41 "
-        "--picture reports/budget/published.png --json reports/budget/published.json",
+        BUDGET_COMMAND,
         "published.png",
     ),
     (

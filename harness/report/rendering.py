@@ -72,8 +72,10 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     """Every artefact, or one, and notes on rows that no artefact can show."""
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
     rows, notes = cleaned(material.rows)
-    needed = sorted({key for one in chosen for key in (*one.experiments, *one.beside)})
-    fullest, longest = ({key: _selection(material, rows, key, most) for key in needed} for most in (False, True))
+    needed = {key for one in chosen for key in (*one.experiments, *one.beside)}
+    trained = {key for one in chosen if one.longest for key in one.experiments}
+    fullest = {key: _selection(material, rows, key, longest=False) for key in sorted(needed)}
+    longest = fullest | {key: _selection(material, rows, key, longest=True) for key in sorted(trained)}
     every = []
     for one in chosen:
         few = one.longest and any(longest[key].facts != fullest[key].facts for key in one.experiments)
