@@ -128,6 +128,11 @@ class _SteerableConv(nn.Module):
         convolution = spectral_convolution if way == "spectral" else dense_convolution
         return convolution(x, kernel, self.bias, rows, columns)
 
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the widest kernel sees to each side."""
+        return self.basis.kernel_size // 2
+
     def _axis(self, size: int) -> Axis:
         return Axis.of(size, self.basis.kernel_size, self.stride, self.padding, self.padding_mode == "circular")
 
@@ -311,6 +316,11 @@ class ScaleConv1x1(nn.Module):
         _checks.same_dtype("field", field, self.weight)
         picked = field[..., :: self.stride, :: self.stride]
         return torch.nn.functional.conv3d(picked, self.weight[:, :, None, None, None], self.bias)
+
+    @property
+    def receptive_radius(self) -> int:
+        """None but the pixel itself; there is a stride, though."""
+        return 0
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for a field of this shape."""

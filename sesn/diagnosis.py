@@ -216,13 +216,13 @@ def _padding(case: Case) -> Iterator[Finding]:
 
 
 def _stride_phase(case: Case) -> Iterator[Finding]:
-    stride = receptive_field(case.module).stride
+    stride = receptive_field(case.module).coarsest
     if stride > 1 and (case.image_side - 1) % stride:
         yield Finding(
             "stride phase and even sizes",
-            f"a total stride of {stride} on a side of {case.image_side} keeps pixels 0, {stride}, ...: their centre is "
-            "not the image's, so rescaling moves them",
-            f"Use sides N with N - 1 a multiple of {stride} before and after rescaling, or low-pass before striding",
+            f"a total stride of {stride:g} on a side of {case.image_side} keeps pixels 0, {stride:g}, ...: their "
+            "centre is not the image's, so rescaling moves them",
+            f"Use sides N with N - 1 a multiple of {stride:g} before and after rescaling, or low-pass before striding",
         )
 
 

@@ -140,7 +140,7 @@ def equivariance_error(
             cut = output_crop(crop, seen, factor, direct) if read in SPATIAL else 0
             moved = rescale(original, factor, resampler, past) if read in SPATIAL else original
         margin = spoiled_channels(called, spoiled) if grid is not None else 0
-        floor = reference_error(exact, factor, resampler, past, min(cut * seen.stride, quarter_side(small)))
+        floor = reference_error(exact, factor, resampler, past, min(math.ceil(cut * seen.stride), quarter_side(small)))
         return compare(moved, direct, factor, read, grid, margin, cut, floor)
 
 

@@ -39,6 +39,11 @@ class _SpatialPool(nn.Module):
         k, s, p = self.kernel_size, self.stride, self.padding
         return (1, k, k), (1, s, s), (0, p, p)
 
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that a window sees to each side."""
+        return self.kernel_size // 2
+
     def extra_repr(self) -> str:
         """The window."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"

@@ -1,27 +1,41 @@
-"""How far a module looks: its receptive radius and total stride, estimated from its layers in order."""
+"""How far a module looks: its receptive radius and total stride, estimated from its layers in order.
+
+A layer says so itself with an attribute `receptive_radius`, in pixels of its input, and a `stride` unless it is 1; of
+torch's layers convolutions, pools and upsampling are known. What is not known counts as pointwise, and so does
+BandlimitedReLU, whose filters fade over 12 pixels and carry next to nothing there.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
-from sesn.conv import ScaleConv, ScaleConv1x1, ScaleLift
-from sesn.pool import SpatialAvgPool, SpatialMaxPool
+#: How many pixels to each side an interpolation takes numbers from.
+_INTERPOLATION = {"nearest": 1, "nearest-exact": 1, "bilinear": 1, "bicubic": 2}
 
 
 @dataclass(frozen=True)
 class Receptive:
-    """Radius in input pixels that an output pixel sees, and the input pixels between neighbouring outputs."""
+    """Where an output pixel looks; after upsampling nothing of it need be whole.
 
-    radius: int = 0
-    stride: int = 1
+    Attributes:
+        radius: input pixels that it sees to each side.
+        stride: input pixels between neighbouring outputs.
+        coarsest: the largest such stride on the way.
+    """
 
-    def then(self, radius: int, stride: int) -> Receptive:
+    radius: float = 0
+    stride: float = 1
+    coarsest: float = 1
+
+    def then(self, radius: float, stride: float) -> Receptive:
         """Followed by a layer with this radius and stride."""
-        return Receptive(self.radius + radius * self.stride, self.stride * stride)
+        after = self.stride * stride
+        return Receptive(self.radius + radius * self.stride, after, max(self.coarsest, after))
 
 
 def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
@@ -40,21 +54,28 @@ def submodules(module: nn.Module) -> list[nn.Module]:
     return [layer for _, layer in module.named_modules(remove_duplicate=False)]
 
 
-def _window(layer: nn.Module) -> tuple[int, int]:
-    if isinstance(layer, ScaleLift | ScaleConv):
-        return layer.basis.kernel_size // 2, layer.stride
-    if isinstance(layer, ScaleConv1x1):
-        return 0, layer.stride
-    if isinstance(layer, SpatialMaxPool | SpatialAvgPool):
-        return layer.kernel_size // 2, layer.stride
+def _window(layer: nn.Module) -> tuple[float, float]:
+    """Radius and stride of one layer by itself."""
+    own = getattr(layer, "receptive_radius", None)
+    if isinstance(own, int | float):
+        return own, _widest(getattr(layer, "stride", 1))
+    if isinstance(layer, nn.ConvTranspose2d):
+        spread, stride = max(_reaches(layer)), max(layer.stride)
+        return math.ceil(spread / stride), 1 / stride
     if isinstance(layer, nn.Conv2d):
-        reach = max(k // 2 * d for k, d in zip(layer.kernel_size, layer.dilation, strict=True))
-        return reach, max(layer.stride)
+        return max(_reaches(layer)), max(layer.stride)
     if isinstance(layer, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool3d | nn.AvgPool3d):
         return _widest(layer.kernel_size) // 2, _widest(layer.stride)
+    if isinstance(layer, nn.Upsample) and layer.scale_factor:
+        return _INTERPOLATION.get(layer.mode, 1), 1 / _widest(layer.scale_factor)
     return 0, 1
 
 
-def _widest(value: Any) -> int:
+def _reaches(layer: nn.Conv2d | nn.ConvTranspose2d) -> list[int]:
+    """Pixels from the middle of the kernel to its end, along each axis."""
+    return [side // 2 * apart for side, apart in zip(layer.kernel_size, layer.dilation, strict=True)]
+
+
+def _widest(value: Any) -> Any:
     """The largest extent of a window given as a number or per axis."""
-    return int(max(value) if isinstance(value, tuple) else value)
+    return max(value) if isinstance(value, tuple) else value

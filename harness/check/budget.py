@@ -190,7 +190,7 @@ def _border(state: _State) -> _Changes:
         return
     seen = receptive_field(widened(state.module) or state.module)
     sides = [resampled_size(side, state.factor) for side in state.images.shape[-2:]]
-    quarter = max(0, min(sides) // seen.stride // 4)
+    quarter = int(min(sides) / seen.stride / 4)
     crop = min(math.ceil((seen.radius * state.factor + 3) / seen.stride), quarter)
     if crop:
         yield f"{crop} pixels cropped", replace(state, crop=crop)
@@ -238,7 +238,7 @@ def _stride(state: _State) -> _Changes:
         yield "", FIXED_BASIS
     elif still is not None:
         ratio = receptive_field(state.module).stride
-        crop = state.crop if state.crop == "auto" else state.crop * ratio
+        crop = state.crop if state.crop == "auto" else math.ceil(state.crop * ratio)
         yield "strides → 1, no pools", replace(state, module=still, crop=crop)
 
 

@@ -82,7 +82,7 @@ class _Recorder:
     def __init__(self, module: nn.Module, grid: ScaleGrid | None, side: int) -> None:
         self.calls: list[_Call] = []
         self._grid, self._side = grid, side
-        self._spoiled, self._radius = 0, 0
+        self._spoiled, self._radius = 0, 0.0
         self._counts: Counter[str] = Counter()
         # Outputs by identity: the call that made a submodule's input. Kept alive, or an id would be used again.
         self._made: dict[int, tuple[Tensor, int]] = {}

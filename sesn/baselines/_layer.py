@@ -44,6 +44,11 @@ class BaselineLayer(nn.Module):
         for axis in (-2, -1):
             _checks.require(value.shape[axis] > 0, f"{name}.shape", tuple(value.shape), "without an empty side")
 
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels of the input that an output sees to each side, at the scale that sees farthest."""
+        raise NotImplementedError
+
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for an input of this shape: `_taps_seen` at every output position."""
         return shape[0] * self.in_channels * self.out_channels * self._taps_seen() * self._positions(shape)

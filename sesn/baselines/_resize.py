@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,15 @@ def fitted(matrix: Tensor, side: int) -> Tensor:
 def resize(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """x [b, c, h, w] with rows [h', h] and columns [w', w] to [b, c, h', w']."""
     return rows @ (x @ columns.T)
+
+
+def resized_reach(kernel_size: int, stride: int, smallest: float) -> int:
+    """Pixels that an output sees to each side through a kernel on a map resized by `smallest`, and back.
+
+    Between two responses, a stride apart, the output is interpolated; the last two pixels are what interpolating the
+    input and rounding its size to whole pixels may add.
+    """
+    return math.ceil((kernel_size // 2 + stride) / smallest) + 2
 
 
 def _interpolation(positions: Tensor, size: int) -> Tensor:

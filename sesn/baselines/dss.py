@@ -88,6 +88,11 @@ class DSSLift(nn.Module):
         variances = [blur_variance(k, self.base, self.zero_scale) for k in range(1, self.scales)]
         return self._constants.get(size, like, lambda: torch.stack([_banded(t, size) for t in variances]))
 
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the widest blur sees to each side."""
+        return blur_radius(blur_variance(self.scales - 1, self.base, self.zero_scale))
+
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for an image of this shape: the taps of both one-dimensional blurs at every pixel."""
         radii = (blur_radius(blur_variance(k, self.base, self.zero_scale)) for k in range(1, self.scales))
@@ -180,6 +185,11 @@ class DSSConv(BaselineLayer):
         if spectral_pays(x, kernel, *axes, places):
             return spectral_convolution(x, kernel, None, *axes, places)
         return F.conv2d(x, kernel, stride=self.stride, padding=(down * dilation, across * dilation), dilation=dilation)
+
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the most dilated kernel sees to each side."""
+        return self.kernel_size // 2 * int(self.base ** (self.scales - 1))
 
     def _taps_seen(self) -> int:
         seen = sum(min(self.interscale, self.scales - k) for k in range(self.scales))

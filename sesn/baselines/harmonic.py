@@ -60,5 +60,10 @@ class HarmonicConv(BaselineLayer):
         filters = self._constants.get("filters", self.weight, cosine_filters)
         return F.conv2d(image, compose_kernel(self.weight, filters), stride=self.stride, padding=1)
 
+    @property
+    def receptive_radius(self) -> int:
+        """One pixel: kernels are 3x3."""
+        return 1
+
     def _taps_seen(self) -> int:
         return 9

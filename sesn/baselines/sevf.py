@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, numbers, positive
 from sesn.baselines._maximum import largest
-from sesn.baselines._resize import centre_aligned, resize
+from sesn.baselines._resize import centre_aligned, resize, resized_reach
 
 #: The angle between neighbouring scales: eight scales span 120 degrees.
 ANGLE_STEP = math.radians(120 / 7)
@@ -99,6 +99,11 @@ class _SEVF(BaselineLayer):
         good = size >= self.stride and rescaled_size(size, self.scales[0]) >= 1
         rule = f"large enough for a pixel to be left at scale {self.scales[0]:g} and stride {self.stride}"
         _checks.require(good, "input side", size, rule, "use a larger map or larger scales")
+
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the kernel sees to each side where the map is smallest, with what resizing spreads."""
+        return resized_reach(self.kernel_size, self.stride, self.scales[0])
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for an input of this shape: the resized map convolved at every scale, and resampling.
@@ -198,6 +203,11 @@ class VectorMaxPool(nn.Module):
         _, index = F.max_pool2d(lengths, self.kernel_size, self.stride, self.padding, return_indices=True)
         wanted = index.flatten(2).unsqueeze(2).expand(-1, -1, 2, -1)
         return vectors.flatten(3).gather(3, wanted).reshape(*vectors.shape[:3], *index.shape[-2:])
+
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that a window sees to each side."""
+        return self.kernel_size // 2
 
     def extra_repr(self) -> str:
         """The window."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn.baselines._layer import BaselineLayer, convolve_inside, positive
 from sesn.baselines._maximum import largest
-from sesn.baselines._resize import corner_aligned, fitted, resize
+from sesn.baselines._resize import corner_aligned, fitted, resize, resized_reach
 
 
 class Window(NamedTuple):
@@ -130,6 +130,11 @@ class SIConv(BaselineLayer):
         good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
         rule = f"large enough for a pixel to be left at scale {scale:g} and back"
         _checks.require(good, "image side", size, rule, "use a larger image or scales nearer to 1")
+
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the kernel sees to each side where the map is smallest, with what resizing spreads."""
+        return resized_reach(self.kernel_size, self.stride, self.scales[0])
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for a map of this shape: a whole map convolved, and resampled twice, at every scale.

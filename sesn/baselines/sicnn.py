@@ -132,6 +132,11 @@ class _SiCNN(BaselineLayer):
         kernels = zip(columns, self.kernels(), self.firsts, strict=True)
         return torch.stack([correlate(x, kernel, first, self.stride) for x, kernel, first in kernels], dim=2)
 
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the widest kernel sees to each side."""
+        return max(max(-first, first + side - 1) for first, side in zip(self.firsts, self.sides, strict=True))
+
     def _taps_seen(self) -> int:
         return sum(side**2 for side in self.sides)
 

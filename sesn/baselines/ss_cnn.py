@@ -137,6 +137,11 @@ class SSConv(BaselineLayer):
             planes.append(steered[..., cut : side - cut, cut : side - cut].reshape(-1, size * size))
         return torch.cat(planes, dim=1)
 
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the widest kernel sees to each side."""
+        return self.sizes[-1] // 2
+
     def _taps_seen(self) -> int:
         return sum(size**2 for size in self.sizes)
 

@@ -1,0 +1,135 @@
+"""How far a module is said to look, against the gradients that say how far it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from harness.methods import METHODS
+from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
+from harness.strategies import lifts
+from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, equivariance_error
+from sesn.baselines import SEVFLift, SIConv, VectorMaxPool
+from sesn.receptive import Receptive, receptive_field
+
+IMAGE = (1, 1, 97, 97)
+
+
+def seen_radius(module: nn.Module, shape: tuple[int, ...], stride: float = 1) -> float:
+    """How far from its own place an output in the middle depends on the input, by gradients.
+
+    Weights and input are positive, so that nothing cancels and no rectifier is shut; what the rounding of the spectral
+    algorithm leaves does not count.
+    """
+    generator = torch.Generator().manual_seed(0)
+    module = module.double().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(0.5 + torch.rand(parameter.shape, generator=generator, dtype=torch.float64))
+    input_ = (0.5 + torch.rand(shape, generator=generator, dtype=torch.float64)).requires_grad_()
+    output: Tensor = module(input_)
+    place = output.shape[-1] // 2
+    output[..., place, place].sum().backward()
+    assert input_.grad is not None
+    slopes = input_.grad.abs().flatten(0, -3).sum(dim=0)
+    used = (slopes > 1e-12 * slopes.max()).nonzero()
+    return float((used - place * stride).abs().max())
+
+
+@given(
+    half=st.integers(0, 3),
+    dilation=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    pool=st.integers(1, 3),
+    second=st.integers(0, 2),
+)
+def test_the_radius_of_ordinary_layers_is_exact(half: int, dilation: int, stride: int, pool: int, second: int) -> None:
+    network = nn.Sequential(
+        nn.Conv2d(1, 2, 2 * half + 1, stride=stride, padding=half * dilation, dilation=dilation),
+        nn.AvgPool2d(2 * pool - 1, stride=1, padding=pool - 1),
+        nn.Conv2d(2, 1, 2 * second + 1, padding=second),
+    )
+    seen = receptive_field(network)
+    assert seen == Receptive(half * dilation + (pool - 1 + second) * stride, stride, stride)
+    assert seen_radius(network, IMAGE, stride) == seen.radius
+
+
+@given(layer=lifts(channels=(1, 1), stride=st.integers(1, 2)))
+def test_no_steerable_layer_looks_farther_than_it_says(layer: ScaleLift) -> None:
+    side = 4 * layer.receptive_radius + 5
+    assert seen_radius(layer, (1, 1, side, side), layer.stride) <= receptive_field(layer).radius
+
+
+@pytest.mark.parametrize("key", sorted(METHODS))
+def test_no_method_looks_farther_than_its_layer_says(key: str) -> None:
+    layer = METHODS[key].first_layer(1, 2)
+    assert 0 < seen_radius(layer, IMAGE) <= receptive_field(layer).radius
+
+
+@pytest.mark.parametrize("key", sorted(key for key, layers in LAYERS.items() if layers.between is not None))
+def test_no_layer_between_fields_looks_farther_than_it_says(key: str) -> None:
+    between = LAYERS[key].between
+    assert between is not None
+    layer = between()
+    field = (1, CHANNELS, HIDDEN_SCALES, *IMAGE[2:])
+    assert 0 < seen_radius(layer, field) <= receptive_field(layer).radius
+
+
+@given(
+    scale=st.floats(0.3, 2.0),
+    side=st.integers(40, 110),
+    half=st.integers(1, 4),
+    stride=st.integers(1, 2),
+    layer=st.sampled_from([SIConv, partial(SEVFLift, angles=[0.0])]),
+)
+def test_methods_that_resize_look_no_farther_than_they_say(
+    scale: float, side: int, half: int, stride: int, layer: Callable[..., nn.Module]
+) -> None:
+    made = layer(1, 1, 2 * half + 1, [scale], stride=stride)
+    seen = receptive_field(made).radius
+    assert seen_radius(made, (1, 1, side, side), stride) <= seen
+
+
+@pytest.mark.parametrize(
+    ("up", "seen"),
+    [
+        (nn.Upsample(scale_factor=2, mode="bilinear"), Receptive(3 + 2, 1, 2)),
+        (nn.Upsample(scale_factor=2, mode="bicubic"), Receptive(3 + 4, 1, 2)),
+        (nn.Upsample(scale_factor=2), Receptive(3 + 2, 1, 2)),
+        (nn.ConvTranspose2d(1, 1, 4, stride=2, padding=1), Receptive(3 + 2, 1, 2)),
+        (nn.ConvTranspose2d(1, 1, 7, stride=2, padding=3, output_padding=1), Receptive(3 + 4, 1, 2)),
+    ],
+    ids=str,
+)
+def test_what_upsampling_gives_back_is_no_longer_strided(up: nn.Module, seen: Receptive) -> None:
+    network = nn.Sequential(nn.Conv2d(1, 1, 7, stride=2, padding=3), up)
+    assert receptive_field(network) == seen
+    assert seen_radius(network, IMAGE) <= seen.radius
+
+
+def test_pools_and_pointwise_layers_of_the_library() -> None:
+    assert receptive_field(nn.Sequential(SpatialMaxPool(3, 2), ScaleConv1x1(1, 1, stride=2))) == Receptive(1, 4, 4)
+    assert receptive_field(VectorMaxPool(4)) == Receptive(2, 4, 4)
+    assert receptive_field(nn.ReLU()) == Receptive()
+
+
+class Blur(nn.Module):
+    """A layer of somebody else's that says how far it sees."""
+
+    receptive_radius = 5
+    stride = 1
+
+    def forward(self, image: Tensor) -> Tensor:
+        return nn.functional.avg_pool2d(image, 11, 1, 5)
+
+
+def test_the_crop_follows_what_a_layer_of_ones_own_says() -> None:
+    pictures = torch.rand(2, 1, 64, 64, generator=torch.Generator().manual_seed(0)) - 0.5
+    assert equivariance_error(Blur(), pictures, 0.5).crop == 6  # 5 / 2 + 3, rounded up
+    assert equivariance_error(nn.Identity(), pictures, 0.5).crop == 3
