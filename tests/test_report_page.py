@@ -228,6 +228,24 @@ def test_every_artefact_can_be_made_alone(name: str, tmp_path: Path) -> None:
     assert bool(files) != bool(ARTEFACTS[name].unless)
 
 
+def test_what_the_rows_do_not_give_any_more_is_removed(tmp_path: Path) -> None:
+    rows = synthetic.store(tmp_path / "rows", synthetic.results())
+    (tmp_path / "tables").mkdir()
+    outdated = tmp_path / "tables" / "mnist-scale-longest.md"
+    others = [tmp_path / "tables" / "mine.md", tmp_path / "tables" / "table-1.png"]
+    for path in (outdated, *others):
+        path.write_text("of somebody", encoding="utf-8")
+    kept = invoke("--rows", rows, "--out", tmp_path, "--only", "epoch-time")
+    assert kept.exit_code == 0
+    assert "removed" not in kept.output
+    assert outdated.exists()
+    result = invoke("--rows", rows, "--out", tmp_path, "--only", "mnist-scale-longest")
+    assert "removed what these rows do not give: mnist-scale-longest.md" in result.output
+    assert not outdated.exists()
+    assert all(path.exists() for path in others)
+    assert (tmp_path / "tables" / "epoch-time.md").exists()
+
+
 def test_an_unknown_artefact_is_answered_with_the_known(tmp_path: Path) -> None:
     result = invoke("--out", tmp_path, "--only", "figure_2x")
     assert result.exit_code == 2

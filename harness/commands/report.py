@@ -39,7 +39,7 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
     """Write the report on some rows, and say what was odd."""
     from harness.files import check_writable
     from harness.report.artefacts import artefact
-    from harness.report.page import report_files, write_files
+    from harness.report.page import remove_outdated, report_files, write_files
 
     if only is not None:
         artefact(only)
@@ -49,6 +49,9 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     files = report_files(found, out, rows, only)
     written = write_files(files, out)
+    if outdated := remove_outdated(files, out, only):
+        names = ", ".join(path.name for path in outdated)
+        console.print(f"removed what these rows do not give: {names}", markup=False, highlight=False, soft_wrap=True)
     what = "index.html and README.md" if only is None else only
     console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
     if not files:

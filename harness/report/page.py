@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from harness.drawing import SMALL, encoded
 from harness.files import check_writable, replacing
-from harness.report.artefacts import BUDGET_COMMAND
+from harness.report.artefacts import ARTEFACTS, BUDGET_COMMAND, artefact
 from harness.report.escapes import markdown
 from harness.report.findings import VERDICTS
 from harness.report.rendering import Material, Rendered, rendered, summary
@@ -190,3 +190,14 @@ def write_files(files: Mapping[str, bytes], out: Path) -> list[Path]:
         with replacing(path) as partial:
             partial.write_bytes(content)
     return list(paths)
+
+
+def remove_outdated(files: Mapping[str, bytes], out: Path, only: str | None = None) -> list[Path]:
+    """Remove the files of artefacts, or of one, that an earlier report wrote and these rows do not give any more."""
+    kinds = {"figure": (*FIGURES, "csv"), "table": ("md", "tex", "csv")}
+    chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
+    names = [f"{one.kind}s/{one.id}.{kind}" for one in chosen for kind in kinds[one.kind]]
+    outdated = [out / name for name in names if name not in files and (out / name).is_file()]
+    for path in outdated:
+        path.unlink()
+    return outdated
