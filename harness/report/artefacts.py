@@ -205,6 +205,7 @@ _ROWS = (
         _MNIST_TABLE,
         id="mnist-scale-longest",
         title="MNIST-scale, trained longest",
+        frame=errors.trained_frame,
         longest=True,
         unless=_MNIST_TABLE.id,
     ),

@@ -20,6 +20,8 @@ COLUMNS = [
     *("difference", "half_width", "within", "reason", "paper_reason", "parameters", "paper_parameters"),
 ]
 NOT_PUBLISHED = "the paper has no number"
+#: So many test errors are told one by one.
+FEW = 4
 
 
 def setting_name(resolution: float, augmented: bool) -> str:
@@ -43,6 +45,12 @@ def mnist_frame(selections: Mapping[str, Selection]) -> Any:
                 {**line, "resolution": resolution, "augmented": augmented, **_sizes(sizes, chosen, row.key, "mnist")}
             )
     return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def trained_frame(selections: Mapping[str, Selection]) -> Any:
+    """Of the same lines those of methods that were run in some setting: of long runs there are few."""
+    frame = mnist_frame(selections)
+    return frame[frame["method"].isin(frame[frame["here"].notna()]["method"])].reset_index(drop=True)
 
 
 def stl10_frame(experiment: str) -> Callable[[Mapping[str, Selection]], Any]:
@@ -241,8 +249,12 @@ def _certainty(best: Any, rival: Any) -> str:
 
 
 def _agreeing(frame: Any) -> Iterator[Finding]:
+    """One sentence on all, or one on each while there are few."""
     compared = frame[frame["within"].isin(["in", "out"])]
-    if len(compared):
+    if 0 < len(compared) <= FEW:
+        for _, line in compared.iterrows():
+            yield Finding("reproduced" if line["within"] == "in" else "differs", _agreement_words(line))
+    elif len(compared):
         inside = int(compared["within"].eq("in").sum())
         worst = compared.loc[compared["difference"].abs().idxmax()]
         text = (
@@ -250,6 +262,17 @@ def _agreeing(frame: Any) -> Iterator[Finding]:
             f"the largest difference is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
         )
         yield Finding("reproduced" if inside == len(compared) else "differs", text)
+
+
+def _agreement_words(line: Any) -> str:
+    where = f" at {setting_name(line['resolution'], line['augmented'])}" if "resolution" in line else ""
+    runs = f"{int(line['n'])} realisation{'s' if line['n'] > 1 else ''}"
+    spread = f" ± {line['paper_deviation']:.2f}" if math.isfinite(line["paper_deviation"]) else ""
+    side = "within" if line["within"] == "in" else "outside"
+    return (
+        f"{METHODS[line['method']].label}{where} has a test error of {line['here']:.2f} % ({runs}) and the paper's is "
+        f"{line['paper']:.2f}{spread} %: {side} their combined 95 % interval."
+    )
 
 
 def stl10_says(frame: Any) -> list[Finding]:

@@ -118,27 +118,26 @@ def _options(chosen: Selection, few: bool) -> str:
 
 
 def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
-    """A claim tested with less than the paper's budget says so; a smoke test, or a shorter training, is no test."""
-    tested = [chosen for chosen in own if chosen.experiment not in COUNTED]
-    less = [chosen for chosen in tested if chosen.facts.get("budget", "paper") != "paper"]
-    if not less:
+    """A claim says with which budget it was tested; a smoke test, or a shorter training, is no test."""
+    tested = [chosen for chosen in own if chosen.experiment not in COUNTED and "budget" in chosen.facts]
+    if not tested:
         return finding
-    words = ", ".join(dict.fromkeys(_less(chosen) for chosen in less))
-    untested = any(chosen.facts["budget"] == "smoke" or _shorter(chosen) for chosen in less)
+    words = ", ".join(dict.fromkeys(_budget_words(chosen) for chosen in tested))
+    untested = any(chosen.facts["budget"] == "smoke" or _shorter(chosen) for chosen in tested)
     verdict = "measured" if untested and finding.verdict != "missing" else finding.verdict
     return Finding(verdict, f"{finding.text} [{words}]")
 
 
-def _less(chosen: Selection) -> str:
-    """The budget, and of training how many epochs it has of the paper's."""
+def _budget_words(chosen: Selection) -> str:
+    """The budget, and of a shorter training how many epochs it has of the paper's."""
     words = f"{chosen.facts['budget']} budget"
     return f"{words}: {_shorter(chosen)}" if _shorter(chosen) else words
 
 
 def _shorter(chosen: Selection) -> str:
-    """How many of the paper's epochs a training has; empty for what is not trained."""
+    """How many of the paper's epochs a training has; empty for what is not trained, or as long."""
     published = chosen.paper["epochs"].dropna() if "epochs" in chosen.paper else chosen.paper[:0]
-    if not chosen.facts.get("epochs") or not len(published):
+    if chosen.facts["budget"] == "paper" or not chosen.facts.get("epochs") or not len(published):
         return ""
     return f"{chosen.facts['epochs']} of the paper's {int(published.iloc[0])} epochs"
 

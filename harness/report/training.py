@@ -150,7 +150,7 @@ def draw_accuracy(points: Any) -> Drawing:
             axes.errorbar(point["delta"], point["error"], **where)
             text = f"{METHODS[point['method']].label}: Δ {number(point['delta'])}, test error {point['error']:.2f} %"
             hovers.append(Hover(axes, point["delta"], point["error"], text))
-        log_axis(axes, "x", (1, 3))
+        log_axis(axes, "x", (1, 2, 5))
         axes.set_xlabel(PARTS[name])
         axes.set_ylabel("test error, %" if axes.get_subplotspec().is_first_col() else "")
     _method_legend(figure, points, lines=False)
