@@ -125,7 +125,7 @@ def spoiled_channels(layers: nn.Module | Iterable[nn.Module], spoiled: int | Non
 def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor) -> int:
     """Pixels of the output to leave out at each border."""
     if crop == "auto":
-        return min(math.ceil((seen.radius * factor + 3) / seen.stride), quarter_side(output))
+        return automatic_crop(seen, factor, quarter_side(output))
     pixels = whole("crop", crop, 0)
     side = min(output.shape[-2:])
     require(
@@ -136,6 +136,11 @@ def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor)
         f"use at most {(side - 1) // 2}",
     )
     return pixels
+
+
+def automatic_crop(seen: Receptive, factor: float, most: int) -> int:
+    """Output pixels within reach of the border, and three input pixels for the resampler, but at most so many."""
+    return min(math.ceil((seen.radius * factor + 3) / seen.stride), most)
 
 
 def quarter_side(output: Tensor) -> int:

@@ -33,7 +33,7 @@ from harness.check.surgery import (
 )
 from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
 from sesn.equivariance import middle, resampler_ends
-from sesn.probe import SPATIAL, Kind, check_eval, check_images, spoiled_channels
+from sesn.probe import SPATIAL, Kind, automatic_crop, check_eval, check_images, spoiled_channels
 from sesn.receptive import receptive_field
 from sesn.resample import Ends, Resampler, resampled_size
 
@@ -190,8 +190,7 @@ def _border(state: _State) -> _Changes:
         return
     seen = receptive_field(widened(state.module) or state.module)
     sides = [resampled_size(side, state.factor) for side in state.images.shape[-2:]]
-    quarter = int(min(sides) / seen.stride / 4)
-    crop = min(math.ceil((seen.radius * state.factor + 3) / seen.stride), quarter)
+    crop = automatic_crop(seen, state.factor, most=int(min(sides) / seen.stride / 4))
     if crop:
         yield f"{crop} pixels cropped", replace(state, crop=crop)
 

@@ -13,13 +13,14 @@ from markupsafe import Markup
 
 from harness.drawing import SMALL, encoded
 from harness.files import check_writable, replacing
-from harness.report.artefacts import ARTEFACTS, BUDGET_COMMAND, artefact
+from harness.report.artefacts import ARTEFACTS, BUDGET_COMMAND, Artefact, artefact
 from harness.report.escapes import markdown
 from harness.report.findings import VERDICTS
 from harness.report.rendering import Material, Rendered, rendered, summary
 from harness.report.tables import as_latex, as_markdown
 
 FIGURES = ("svg", "pdf", "png")
+TABLES = ("md", "tex")
 #: What a reader needs to know before the summary.
 WORDS = (
     "Δ, the equivariance error, compares two orders: rescale the image and apply the network, or apply the network and "
@@ -169,9 +170,14 @@ def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
 
 
 def artefact_names(one: Rendered) -> list[str]:
-    """The paths of its files."""
-    kinds = () if one.empty else (*(FIGURES if one.drawing is not None else ("md", "tex")), "csv")
-    return [f"{_folder(one)}/{one.artefact.id}.{kind}" for kind in kinds]
+    """The paths of its files; none where nothing has been measured."""
+    return [] if one.empty else file_names(one.artefact)
+
+
+def file_names(one: Artefact) -> list[str]:
+    """The paths of the files that an artefact has once it is measured."""
+    kinds = (*(FIGURES if one.kind == "figure" else TABLES), "csv")
+    return [f"{one.kind}s/{one.id}.{kind}" for kind in kinds]
 
 
 def _assets() -> dict[str, Markup]:
@@ -194,9 +200,8 @@ def write_files(files: Mapping[str, bytes], out: Path) -> list[Path]:
 
 def remove_outdated(files: Mapping[str, bytes], out: Path, only: str | None = None) -> list[Path]:
     """Remove the files of artefacts, or of one, that an earlier report wrote and these rows do not give any more."""
-    kinds = {"figure": (*FIGURES, "csv"), "table": ("md", "tex", "csv")}
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
-    names = [f"{one.kind}s/{one.id}.{kind}" for one in chosen for kind in kinds[one.kind]]
+    names = [name for one in chosen for name in file_names(one)]
     outdated = [out / name for name in names if name not in files and (out / name).is_file()]
     for path in outdated:
         path.unlink()
