@@ -16,7 +16,7 @@ import engine_sample
 from harness.commands.engines import Where
 from harness.machine import machine_line
 from harness.records import Cell, Result
-from harness.run.work import Task
+from harness.run.engines.work import Task
 from harness.store.writing import Writer
 
 

@@ -37,7 +37,7 @@ ALLOWED = {
     "methods": ("harness/methods.py", "from sesn.models import wrn\n"),
     "own stage": ("harness/report/page.py", "from . import figures\n"),
     "figures": ("harness/report/figures.py", "import matplotlib\nfrom harness import records\n"),
-    "run reads data": ("harness/run/training.py", "from harness.data import mnist\n"),
+    "run reads data": ("harness/run/training/tasks.py", "from harness.data import mnist\n"),
     "check reads data": ("harness/check/picture.py", "import matplotlib\nfrom harness import data\n"),
     "command line": ("harness/cli.py", "from harness import plan, run, store\nprint()\n"),
     "a method named print": ("sesn/pool.py", "class A:\n    def show(self):\n        self.print()\n"),

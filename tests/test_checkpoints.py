@@ -15,11 +15,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.run import checkpoints, trainer
-from harness.run.checkpoints import Checkpoint, Snapshot
 from harness.run.context import Context
-from harness.run.trainer import checkpoint_in
-from harness.run.training import train
+from harness.run.training import checkpoints, trainer
+from harness.run.training.cells import train
+from harness.run.training.checkpoints import Checkpoint, Snapshot
+from harness.run.training.trainer import checkpoint_in
 
 STEPS = 9  # of tiny.cell(): three epochs of three
 

@@ -14,8 +14,8 @@ import pytest
 from test_engine import ENDINGS, Recorder, run, task
 from test_run_command import cells, comparable
 
-from harness.run.cluster import Cluster
-from harness.run.work import Place
+from harness.run.engines.cluster import Cluster
+from harness.run.engines.work import Place
 from harness.store.frame import load
 
 pytest.importorskip("ray", reason="the extra `cluster` is not installed")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from harness.plan import Request, plan
 from harness.records import Cell, Result
-from harness.run.display import Bars, Lines, short_names
+from harness.run.engines.display import Bars, Lines, short_names
 
 CELLS = [Cell("selftest", 1, "smoke", "", {"do": "[bold]"}, seed) for seed in range(2)]
 

@@ -18,11 +18,11 @@ import pytest
 import torch
 
 from harness.records import Cell, Measurement, Result
-from harness.run import devices as devices_module
 from harness.run.context import Context
-from harness.run.devices import cores, devices, for_workers
-from harness.run.local import FALSE_STARTS, Local
-from harness.run.work import LONGEST_REASON, Place, Task, Throttled, carry_out
+from harness.run.engines import devices as devices_module
+from harness.run.engines.devices import cores, devices, for_workers
+from harness.run.engines.local import FALSE_STARTS, Local
+from harness.run.engines.work import LONGEST_REASON, Place, Task, Throttled, carry_out
 
 
 def task(seed: int, *, alone: bool = False, **settings: str | float) -> Task:
@@ -163,7 +163,7 @@ def test_a_worker_that_died_before_it_was_spoken_to_is_the_same_error(
             self.wait()
 
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr("harness.run.local.subprocess.Popen", Slow)
+    monkeypatch.setattr("harness.run.engines.local.subprocess.Popen", Slow)
     with pytest.raises(ChildProcessError, match="a worker could not start: it exited with status 1"):
         run([task(0)], tmp_path)
 
@@ -171,7 +171,7 @@ def test_a_worker_that_died_before_it_was_spoken_to_is_the_same_error(
 KILLED_AT_THE_START = """
 import os, pathlib, sys
 left = pathlib.Path({left!r})
-if "harness.run.worker" in sys.orig_argv and left.stat().st_size:
+if "harness.run.engines.worker" in sys.orig_argv and left.stat().st_size:
     os.truncate(left, left.stat().st_size - 1)
     os.kill(os.getpid(), 9)
 """

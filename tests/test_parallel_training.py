@@ -16,11 +16,11 @@ from torch.func import functional_call
 
 from harness.records import Cell
 from harness.run.context import Context
-from harness.run.parallel import _follow
-from harness.run.schedules import Schedule
-from harness.run.team import Team
-from harness.run.trainer import Job
-from harness.run.training import train, train_in
+from harness.run.training.cells import train, train_in
+from harness.run.training.parallel import _follow
+from harness.run.training.schedules import Schedule
+from harness.run.training.team import Team
+from harness.run.training.trainer import Job
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 
@@ -109,7 +109,7 @@ ENDLESS = """
 import os, pathlib, signal, sys
 import tiny_training as tiny
 from harness.run.context import Context
-from harness.run.training import train
+from harness.run.training.cells import train
 
 def die(fraction, doing):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -24,7 +24,7 @@ from harness.cli import app
 from harness.commands.ledger import Estimates, Ledger, Total, standing
 from harness.plan import EXPERIMENTS, Planned
 from harness.records import Cell, Measurement, Result
-from harness.run.display import spoken
+from harness.run.engines.display import spoken
 from harness.run.runners import RUNNERS
 from harness.store.frame import load
 from harness.store.lines import read

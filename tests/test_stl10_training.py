@@ -14,7 +14,7 @@ from harness.data.photographs import photographs
 from harness.data.sources import photograph_source, status, stl10_available, stl10_counts
 from harness.data.stl10 import stl10_labelled
 from harness.records import Cell
-from harness.run.tasks import stl10_task
+from harness.run.training.tasks import stl10_task
 
 
 def images(count: int) -> np.ndarray:

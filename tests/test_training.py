@@ -19,13 +19,13 @@ from harness.data.labelled import LabelledImages
 from harness.methods import method, methods_on
 from harness.records import Cell
 from harness.run.context import Context
-from harness.run.numerics import Numerics, generator, seed_of, synchronised
-from harness.run.schedules import Schedule, mnist_recipe, stl10_recipe
-from harness.run.tasks import first
-from harness.run.team import Team
-from harness.run.trainer import Job, Trainer, check_batches, error_percentage
-from harness.run.training import measurements, mnist_scale, stl10, train
-from harness.run.training_delta import DOWNSCALES, DeltaProbe, measured_epochs
+from harness.run.training.cells import measurements, mnist_scale, stl10, train
+from harness.run.training.delta import DOWNSCALES, DeltaProbe, measured_epochs
+from harness.run.training.numerics import Numerics, generator, seed_of, synchronised
+from harness.run.training.schedules import Schedule, mnist_recipe, stl10_recipe
+from harness.run.training.tasks import first
+from harness.run.training.team import Team
+from harness.run.training.trainer import Job, Trainer, check_batches, error_percentage
 
 CPU = torch.device("cpu")
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from harness.data.labelled import LabelledImages
 from harness.records import Cell, Measurement
-from harness.run import trainer
 from harness.run.context import Context
-from harness.run.numerics import generator
-from harness.run.schedules import mnist_recipe, stl10_recipe
-from harness.run.tasks import Task
-from harness.run.trainer import Job
-from harness.run.training import train
+from harness.run.training import trainer
+from harness.run.training.cells import train
+from harness.run.training.numerics import generator
+from harness.run.training.schedules import mnist_recipe, stl10_recipe
+from harness.run.training.tasks import Task
+from harness.run.training.trainer import Job
 
 SIDE, CLASSES = 6, 3
 

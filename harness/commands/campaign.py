@@ -18,9 +18,9 @@ from harness.commands.ledger import Ledger, Standing, Total
 from harness.machine import provenance_with_code
 from harness.plan import EXPERIMENTS, Planned
 from harness.records import Cell, Result
-from harness.run.display import Bars, Display, Lines, short_names, spoken
+from harness.run.engines.display import Bars, Display, Lines, short_names, spoken
+from harness.run.engines.work import Task, now
 from harness.run.runners import RUNNERS
-from harness.run.work import Task, now
 from harness.store.lines import Entry
 from harness.store.writing import Writer
 

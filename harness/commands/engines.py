@@ -11,11 +11,11 @@ import torch
 from harness.data.root import named_root
 from harness.files import check_writable
 from harness.records import Scalar
-from harness.run.cluster import Cluster
-from harness.run.devices import devices, for_workers
-from harness.run.local import Local
-from harness.run.numerics import Numerics
-from harness.run.work import Listener, Place, Task
+from harness.run.engines.cluster import Cluster
+from harness.run.engines.devices import devices, for_workers
+from harness.run.engines.local import Local
+from harness.run.engines.work import Listener, Place, Task
+from harness.run.training.numerics import Numerics
 from sesn._checks import one_of, require, whole
 
 ENGINES = ("local", "ray")

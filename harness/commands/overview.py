@@ -13,7 +13,7 @@ from harness.commands.asked import Asked
 from harness.commands.ledger import Ledger, Standing, Total
 from harness.data.sources import Status
 from harness.plan import EXPERIMENTS
-from harness.run.display import spoken
+from harness.run.engines.display import spoken
 from harness.store.reading import size
 
 STATES = ("done", "failed", "skipped", "remaining")

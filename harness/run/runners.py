@@ -19,9 +19,9 @@ RUNNERS: dict[str, str] = {
     "delta-downscale": "harness.run.equivariance:delta_downscale",
     "delta-interscale": "harness.run.equivariance:delta_interscale",
     "epoch-time": "harness.run.timing:epoch_time",
-    "mnist-scale": "harness.run.training:mnist_scale",
-    "stl10": "harness.run.training:stl10",
-    "stl10-reduced": "harness.run.training:stl10",
+    "mnist-scale": "harness.run.training.cells:mnist_scale",
+    "stl10": "harness.run.training.cells:stl10",
+    "stl10-reduced": "harness.run.training.cells:stl10",
 }
 
 

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.labelled import LabelledImages
-from harness.run.checkpoints import Checkpoint, Snapshot, Unusable
 from harness.run.context import Progress
-from harness.run.numerics import Numerics, generator, seed_of
-from harness.run.schedules import Recipe
-from harness.run.tasks import Batch, Task
-from harness.run.team import Team
+from harness.run.training.checkpoints import Checkpoint, Snapshot, Unusable
+from harness.run.training.numerics import Numerics, generator, seed_of
+from harness.run.training.schedules import Recipe
+from harness.run.training.tasks import Batch, Task
+from harness.run.training.team import Team
 from sesn.models import unused_parameters
 
 #: A run loses at most this much when it is killed, and a step.

@@ -11,13 +11,13 @@ import torch
 from harness.methods import method
 from harness.records import Cell, Measurement
 from harness.run.context import Context
-from harness.run.numerics import Numerics, repeatable, seed_of
-from harness.run.parallel import launch
-from harness.run.schedules import mnist_recipe, stl10_recipe
-from harness.run.tasks import mnist_task, stl10_task
-from harness.run.team import Team
-from harness.run.trainer import Job, Trainer, checkpoint_in
-from harness.run.training_delta import DeltaProbe
+from harness.run.training.delta import DeltaProbe
+from harness.run.training.numerics import Numerics, repeatable, seed_of
+from harness.run.training.parallel import launch
+from harness.run.training.schedules import mnist_recipe, stl10_recipe
+from harness.run.training.tasks import mnist_task, stl10_task
+from harness.run.training.team import Team
+from harness.run.training.trainer import Job, Trainer, checkpoint_in
 
 #: Makes what a cell trains, given where data lie. Its weights are drawn from torch's global generator.
 MakeJob = Callable[[Cell, Path | None], Job]

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from harness.records import Result
-from harness.run.devices import cores
-from harness.run.work import Listener, Place, Task, Throttled, carry_out, now, one_line
+from harness.run.engines.devices import cores
+from harness.run.engines.work import Listener, Place, Task, Throttled, carry_out, now, one_line
 from sesn._checks import complaint
 
 #: Seconds between looks at the board.

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.labelled import LabelledImages
-from harness.run.tasks import Batch
+from harness.run.training.tasks import Batch
 from sesn import equivariance_error
 from sesn.models import MNISTScaleNet
 from sesn.models.mnist import SIDE

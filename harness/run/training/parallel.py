@@ -56,7 +56,7 @@ def _run(ranks: int, folder: Path, on_progress: Progress) -> int:
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // ranks))}
     with (folder / COMPLAINTS).open("wb") as complaints:
         process = subprocess.Popen(
-            [*command, "-m", "harness.run.parallel", str(folder)],
+            [*command, "-m", "harness.run.training.parallel", str(folder)],
             stdout=subprocess.PIPE,
             stderr=complaints,
             env=environment,
@@ -126,8 +126,8 @@ def main(folder: Path) -> None:
 
 def _answer(order: dict[str, Any], device: str) -> dict[str, Any]:
     """Train; a failure that all ranks meet alike becomes the answer, any other ends them."""
-    from harness.run.team import Ranks
-    from harness.run.training import train_in
+    from harness.run.training.cells import train_in
+    from harness.run.training.team import Ranks
 
     team = Ranks()
     module, name = order["make"]

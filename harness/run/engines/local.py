@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Result
-from harness.run.devices import cores
-from harness.run.work import Listener, Place, Task, now
+from harness.run.engines.devices import cores
+from harness.run.engines.work import Listener, Place, Task, now
 
 #: Seconds between looks at workers that say nothing.
 PATIENCE = 0.5
@@ -156,7 +156,7 @@ class _Worker:
         self.connection: Connection[Any, Any] = ours
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-m", "harness.run.worker", str(theirs.fileno())],
+                [sys.executable, "-X", "faulthandler", "-m", "harness.run.engines.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -1,4 +1,4 @@
-"""A worker of the local engine: `python -m harness.run.worker DESCRIPTOR`, talking over the pipe it inherits."""
+"""A worker of the local engine: `python -m harness.run.engines.worker DESCRIPTOR`, talking over a pipe it inherits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main() -> None:
     import torch
 
     from harness.machine import provenance_with_code
-    from harness.run.work import Throttled, carry_out
+    from harness.run.engines.work import Throttled, carry_out
 
     torch.set_num_threads(place.threads)
     connection.send(("ready", provenance_with_code(place.device)))
