@@ -22,8 +22,8 @@ class ScaleProjection(nn.Module):
         return field.amax(dim=2)
 
 
-class _SpatialPool(nn.Module):
-    """A window that moves over space only; the scale axis is left alone."""
+class SpatialWindow(nn.Module):
+    """A window that moves over space only, every other axis left alone: its side, stride and padding, checked."""
 
     def __init__(self, kernel_size: int, stride: int | None = None, padding: int = 0) -> None:
         super().__init__()
@@ -33,11 +33,6 @@ class _SpatialPool(nn.Module):
         _checks.require(
             2 * self.padding <= self.kernel_size, "padding", padding, f"at most half of kernel_size (={kernel_size})"
         )
-
-    def _windows(self, field: Tensor) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
-        _checks.real_tensor("field", field, "b c s h w")
-        k, s, p = self.kernel_size, self.stride, self.padding
-        return (1, k, k), (1, s, s), (0, p, p)
 
     @property
     def receptive_radius(self) -> int:
@@ -49,7 +44,16 @@ class _SpatialPool(nn.Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class SpatialMaxPool(_SpatialPool):
+class _FieldPool(SpatialWindow):
+    """A spatial window on a field, as torch's pooling over three axes wants it."""
+
+    def _windows(self, field: Tensor) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
+        _checks.real_tensor("field", field, "b c s h w")
+        k, s, p = self.kernel_size, self.stride, self.padding
+        return (1, k, k), (1, s, s), (0, p, p)
+
+
+class SpatialMaxPool(_FieldPool):
     """Spatial max-pooling of a field with a window (1, p, p)."""
 
     def forward(self, field: Tensor) -> Tensor:
@@ -58,7 +62,7 @@ class SpatialMaxPool(_SpatialPool):
         return F.max_pool3d(field, window, stride, padding)
 
 
-class SpatialAvgPool(_SpatialPool):
+class SpatialAvgPool(_FieldPool):
     """Spatial average-pooling of a field with a window (1, p, p); padding counts as zeros."""
 
     def forward(self, field: Tensor) -> Tensor:

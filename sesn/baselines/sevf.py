@@ -19,6 +19,7 @@ from sesn import _checks
 from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, numbers, positive
 from sesn.baselines._maximum import largest
 from sesn.baselines._resize import centre_aligned, resize, resized_reach
+from sesn.pool import SpatialWindow
 
 #: The angle between neighbouring scales: eight scales span 120 degrees.
 ANGLE_STEP = math.radians(120 / 7)
@@ -185,16 +186,8 @@ class VectorMagnitude(nn.Module):
         return _magnitude(vectors)
 
 
-class VectorMaxPool(nn.Module):
+class VectorMaxPool(SpatialWindow):
     """Max-pooling of a vector field: of each window the longest vector, as it is."""
-
-    def __init__(self, kernel_size: int, stride: int | None = None, padding: int = 0) -> None:
-        super().__init__()
-        self.kernel_size = _checks.whole("kernel_size", kernel_size, 1)
-        self.stride = self.kernel_size if stride is None else _checks.whole("stride", stride, 1)
-        self.padding = _checks.whole("padding", padding, 0)
-        rule = f"at most half of kernel_size (={kernel_size})"
-        _checks.require(2 * self.padding <= self.kernel_size, "padding", padding, rule)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """[b, c, 2, h, w] -> [b, c, 2, h', w']."""
@@ -203,15 +196,6 @@ class VectorMaxPool(nn.Module):
         _, index = F.max_pool2d(lengths, self.kernel_size, self.stride, self.padding, return_indices=True)
         wanted = index.flatten(2).unsqueeze(2).expand(-1, -1, 2, -1)
         return vectors.flatten(3).gather(3, wanted).reshape(*vectors.shape[:3], *index.shape[-2:])
-
-    @property
-    def receptive_radius(self) -> int:
-        """Pixels that a window sees to each side."""
-        return self.kernel_size // 2
-
-    def extra_repr(self) -> str:
-        """The window."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class VectorBatchNorm(nn.Module):
