@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from sesn._memo import Memo
 from sesn._recording import recording
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.dense import plane_taps
@@ -16,7 +17,7 @@ from sesn.algorithms.separable import Passes, make_passes
 from sesn.basis import SteerableBasis
 
 T = TypeVar("T")
-#: Map sizes times scales whose matrices are kept: a network sees a handful of sizes, a user of many sizes pays again.
+#: Map sizes times scales whose matrices are kept.
 KEPT = 64
 
 
@@ -34,7 +35,7 @@ class ConstantTable:
 
     def __init__(self, basis: SteerableBasis) -> None:
         self._basis = basis
-        self._kept: dict[Hashable, Tensor | Passes] = {}
+        self._kept = Memo(KEPT)
 
     def register(self, layer: nn.Module, like: Tensor) -> None:
         """Put the samples on the layer as buffers, in the dtype and on the device of `like`."""
@@ -72,50 +73,58 @@ class ConstantTable:
     def _keep(self, key: Hashable, samples: Tensor, make: Callable[[], T]) -> T:
         if not can_cache(samples):
             return make()
-        key = (key, samples.device, samples.dtype)
-        if key not in self._kept:
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            with torch.inference_mode(False), torch.no_grad():  # else what inference makes could not be trained with
-                self._kept[key] = make()  # type: ignore[assignment]
-        return self._kept[key]  # type: ignore[return-value]
+        return self._kept.get((key, samples.device, samples.dtype), make)
 
 
-class KernelCache:
-    """Composed kernels of eval mode, valid while the weights they were made from are unchanged."""
+class _Composed(NamedTuple):
+    """The kernels made so far from one state of a weight, by what they are for."""
 
-    def __init__(self) -> None:
-        self._kernels: dict[Hashable, Tensor] = {}
-        self._owner: weakref.ref[Tensor] | None = None
-        self._weight: Tensor | None = None
-        self._stamp: Hashable = None
+    owner: weakref.ref[Tensor]
+    stamp: Hashable
+    values: Tensor | None
+    kernels: dict[Hashable, Tensor]
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kernels.clear()
-        self._owner = None
-        self._weight = None
-        self._stamp = None
+    @classmethod
+    def of(cls, weight: Tensor) -> _Composed:
+        """Nothing yet, for the weight as it is now."""
+        values = weight.detach().clone() if weight.device.type == "cpu" else None
+        return cls(weakref.ref(weight), _stamp(weight), values, {})
 
-    def get(self, key: Hashable, weight: Tensor, compose: Callable[[], Tensor]) -> Tensor:
-        """The kernel under `key`, composed anew if the weight has changed since."""
-        if not self._current(weight):
-            self._kernels.clear()
-            self._owner = weakref.ref(weight)
-            self._stamp = _stamp(weight)
-            self._weight = weight.detach().clone() if weight.device.type == "cpu" else None
-        if key not in self._kernels:
-            self._kernels[key] = compose()
-        return self._kernels[key]
-
-    def _current(self, weight: Tensor) -> bool:
+    def hold_for(self, weight: Tensor) -> bool:
         """Writes through `weight.data` do not show in the version counter, so on the CPU the values are compared too.
 
         On an accelerator comparing would wait for the device; there the counter decides.
         """
-        if self._owner is None or self._owner() is not weight or self._stamp != _stamp(weight):
+        if self.owner() is not weight or self.stamp != _stamp(weight):
             return False
-        return self._weight is None or torch.equal(self._weight, weight.detach())
+        return self.values is None or torch.equal(self.values, weight.detach())
+
+
+class KernelCache:
+    """Composed kernels of eval mode, valid while the weights they were made from are unchanged.
+
+    Replicas of a layer in other threads share it; each call reads and fills the kernels of its own weight only.
+    """
+
+    def __init__(self) -> None:
+        self._composed: _Composed | None = None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._composed = None
+
+    def get(self, key: Hashable, weight: Tensor, compose: Callable[[], Tensor]) -> Tensor:
+        """The kernel under `key`, composed anew if the weight has changed since."""
+        composed = self._composed
+        if composed is None or not composed.hold_for(weight):
+            composed = self._composed = _Composed.of(weight)
+        kernel = composed.kernels.get(key)
+        if kernel is None:
+            kernel = composed.kernels[key] = compose()
+        return kernel
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KernelCache, ()
 
 
 def _stamp(weight: Tensor) -> Hashable:

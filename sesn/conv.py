@@ -94,13 +94,13 @@ class _SteerableConv(nn.Module):
         self._kernels.clear()
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles start with empty caches."""
-        return {**self.__dict__, "_table": ConstantTable(self.basis), "_kernels": KernelCache()}
+    def _convolve(self, field: Tensor, weight: Tensor) -> Tensor:
+        """field [b, i, s, h, w], the layer's weight to [b, o, s', h', w'].
 
-    def _convolve(self, field: Tensor, weight: Tensor, windows: list[tuple[int, int]]) -> Tensor:
-        """field [b, i, s, h, w], weight [o, i, k, n] to [b, o, s', h', w']: output scale k sees scales windows[k]."""
-        self._table.follow(self, self.weight)
+        The weight is handed down, not read again: a parametrised one is computed at each reading.
+        """
+        self._table.follow(self, weight)
+        windows = self._windows()
         rows, columns = (self._axis(size) for size in field.shape[-2:])
         ways = [self._algorithm_at(k, field, stop - start, rows, columns) for k, (start, stop) in enumerate(windows)]
         tasks = [
@@ -108,7 +108,7 @@ class _SteerableConv(nn.Module):
             for k, way in enumerate(ways)
             if way == "separable"
         ]
-        separable = separable_convolution(field, weight, self.bias, tasks) if tasks else None
+        separable = separable_convolution(field, _per_scale(weight), self.bias, tasks) if tasks else None
         if separable is not None and len(tasks) == len(windows):
             return separable
         done = iter(separable.unbind(2) if separable is not None else ())
@@ -124,7 +124,7 @@ class _SteerableConv(nn.Module):
     ) -> Tensor:
         """One scale by the algorithms that take a composed kernel."""
         x = seen[0] if len(seen) == 1 else torch.cat(list(seen), dim=1)
-        kernel = self._kernel(scale, weight[:, :, : len(seen)].transpose(1, 2).flatten(1, 2), rows, columns)
+        kernel = self._kernel(scale, len(seen), weight, rows, columns)
         convolution = spectral_convolution if way == "spectral" else dense_convolution
         return convolution(x, kernel, self.bias, rows, columns)
 
@@ -153,11 +153,16 @@ class _SteerableConv(nn.Module):
         work = Work.on(field, self.in_channels * seen, self.out_channels, rows, columns)
         return convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper
 
-    def _kernel(self, scale: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
+    def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
+        """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""
         taps = self._table.taps(self, scale, rows, columns)
-        if self.training or torch.is_grad_enabled() or casting(taps) or not can_cache(self.weight):
-            return compose_kernel(weight, taps)
-        return self._kernels.get((scale, taps.shape), self.weight, lambda: compose_kernel(weight, taps))
+
+        def composed() -> Tensor:
+            return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
+
+        if self.training or torch.is_grad_enabled() or casting(taps) or not can_cache(weight):
+            return composed()
+        return self._kernels.get((scale, taps.shape), weight, composed)
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
@@ -213,8 +218,9 @@ class ScaleLift(_SteerableConv):
         """Lift an image [b, c, h, w] to a field [b, c', s, h', w']."""
         _checks.real_tensor("image", image, "b c h w")
         _checks.extent("image", image, 1, self.in_channels, "layer's in_channels", "give that many channels")
-        _checks.same_dtype("image", image, self.weight)
-        return self._convolve(image.unsqueeze(2), self.weight.unsqueeze(2), self._windows())
+        weight = self.weight
+        _checks.same_dtype("image", image, weight)
+        return self._convolve(image.unsqueeze(2), weight)
 
     def _windows(self) -> list[tuple[int, int]]:
         return [(0, 1)] * len(self.grid)
@@ -267,8 +273,9 @@ class ScaleConv(_SteerableConv):
         _checks.extent(
             "field", field, 2, len(self.grid), "number of scales of the layer's basis", "use one grid throughout"
         )
-        _checks.same_dtype("field", field, self.weight)
-        return self._convolve(field, self.weight, self._windows())
+        weight = self.weight
+        _checks.same_dtype("field", field, weight)
+        return self._convolve(field, weight)
 
     def _windows(self) -> list[tuple[int, int]]:
         scales = len(self.grid)
@@ -313,9 +320,10 @@ class ScaleConv1x1(nn.Module):
         """Mix the channels of a field [b, c, s, h, w]."""
         _checks.real_tensor("field", field, "b c s h w")
         _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
-        _checks.same_dtype("field", field, self.weight)
+        weight = self.weight
+        _checks.same_dtype("field", field, weight)
         picked = field[..., :: self.stride, :: self.stride]
-        return torch.nn.functional.conv3d(picked, self.weight[:, :, None, None, None], self.bias)
+        return torch.nn.functional.conv3d(picked, weight[:, :, None, None, None], self.bias)
 
     @property
     def receptive_radius(self) -> int:
@@ -331,6 +339,11 @@ class ScaleConv1x1(nn.Module):
         """`in -> out` and what differs from the defaults."""
         stride = f", stride={self.stride}" if self.stride != 1 else ""
         return f"{self.in_channels} -> {self.out_channels}{stride}" + ("" if self.bias is not None else ", bias=False")
+
+
+def _per_scale(weight: Tensor) -> Tensor:
+    """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
+    return weight if weight.dim() == 4 else weight.unsqueeze(2)
 
 
 def _padding(padding: str | int, kernel_size: int) -> int:
