@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._memo import Memo
 from sesn._recording import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, Line, along_both, bands, whole
+from sesn.resample import trigonometric_matrix
 
 #: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.
 _RADIUS = 12
 _KAISER = 7.0
+#: Sides whose matrices are kept.
+KEPT = 64
 
 Blocks = tuple[Block, ...]
 
@@ -35,7 +36,7 @@ class BandlimitedReLU(nn.Module):
         super().__init__()
         self.padding_mode: PaddingMode = padding_mode
         _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
-        self._kept: dict[Any, tuple[Blocks, Blocks]] = {}
+        self._kept = Memo(KEPT)
 
     def forward(self, x: Tensor) -> Tensor:
         """Rectify [..., h, w]."""
@@ -48,21 +49,13 @@ class BandlimitedReLU(nn.Module):
     def _matrices(self, size: int, like: Tensor) -> tuple[Blocks, Blocks]:
         if recording():
             return _two_rates(size, self.padding_mode, like)
-        key = (size, like.device, like.dtype)
-        if key not in self._kept:
-            self._kept[key] = _two_rates(size, self.padding_mode, like)
-        return self._kept[key]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles start without kept matrices."""
-        return {**self.__dict__, "_kept": {}}
+        return self._kept.get((size, like.device, like.dtype), lambda: _two_rates(size, self.padding_mode, like))
 
     def extra_repr(self) -> str:
         """What differs from the default."""
         return "" if self.padding_mode == "zeros" else f"padding_mode={self.padding_mode!r}"
 
 
-@torch.inference_mode(False)
 def _two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Blocks, Blocks]:
     """Interpolation [2N, N] to the half-pixel grid, and low-pass and decimation [N, 2N] back.
 
@@ -70,8 +63,10 @@ def _two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Bloc
     """
     pixel = torch.arange(size, dtype=torch.float64, device=like.device)
     fine = torch.arange(2 * size, dtype=torch.float64, device=like.device) / 2
-    distance = fine[:, None] - pixel[None, :]
-    up = _dirichlet(distance, size) if padding_mode == "circular" else _windowed_sinc(distance)
+    if padding_mode == "circular":
+        up = trigonometric_matrix(fine, size, size // 2, exact=size % 2 == 0)
+    else:
+        up = _windowed_sinc(fine[:, None] - pixel[None, :])
     down = up.t() / 2
     if recording() or padding_mode == "circular":
         return whole(up, like), whole(down, like)
@@ -82,14 +77,3 @@ def _windowed_sinc(distance: Tensor) -> Tensor:
     shape = _KAISER * (1 - (distance / _RADIUS) ** 2).clamp_min(0).sqrt()
     window = torch.special.i0(shape) / float(np.i0(_KAISER))
     return torch.where(distance.abs() < _RADIUS, torch.sinc(distance) * window, torch.zeros_like(distance))
-
-
-def _dirichlet(distance: Tensor, size: int) -> Tensor:
-    """The periodic sinc: the trigonometric interpolation of a unit sample; at an even size Nyquist keeps its cosine."""
-    half = (size - 1) // 2
-    frequencies = torch.arange(1, half + 1, dtype=distance.dtype, device=distance.device)
-    waves = (2 * math.pi / size * distance[..., None] * frequencies).cos().sum(-1)
-    total = 1 + 2 * waves
-    if size % 2 == 0:
-        total = total + (math.pi * distance).cos()
-    return total / size

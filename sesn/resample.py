@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import torch
@@ -118,14 +118,22 @@ def _fourier(positions: Tensor, size: int, factor: float) -> Tensor:
     The frequency at the cut-off itself, if there is one, keeps its cosine only: half of each of the two exponentials.
     """
     cutoff = size * min(1.0, factor) / 2
-    frequencies = torch.arange(0, math.floor(cutoff + 1e-9) + 1, dtype=torch.float64)
-    amplitude = torch.full_like(frequencies, 2.0)
-    amplitude[0] = 1.0
-    if len(frequencies) > 1 and abs(float(frequencies[-1]) - cutoff) < 1e-9:
-        amplitude[-1] = 1.0
-    distance = positions[:, None] - torch.arange(size, dtype=torch.float64)
-    phases = 2 * math.pi / size * distance[..., None] * frequencies
-    return (phases.cos() * amplitude).sum(dim=-1) / size
+    highest = math.floor(cutoff + 1e-9)
+    return trigonometric_matrix(positions, size, highest, exact=highest > 0 and abs(highest - cutoff) < 1e-9)
+
+
+def trigonometric_matrix(positions: Tensor, size: int, highest: int, exact: bool) -> Tensor:
+    """[positions, size]: at any positions, the interpolant of `size` periodic samples by waves up to the `highest`.
+
+    If the highest lies `exact`ly at the cut-off it keeps its cosine only. Of cos(a - b) both terms are products of
+    matrices, so that nothing larger than the result is held.
+    """
+    numbers = partial(torch.arange, dtype=positions.dtype, device=positions.device)
+    waves = numbers(highest + 1)
+    single = (waves == 0) | (waves == highest) if exact else waves == 0
+    amplitude = torch.where(single, 1.0, 2.0).to(positions.dtype)
+    there, here = (torch.outer(x, 2 * math.pi / size * waves) for x in (positions, numbers(size)))
+    return ((there.cos() * amplitude) @ here.cos().t() + (there.sin() * amplitude) @ here.sin().t()) / size
 
 
 def _lanczos3(x: Tensor) -> Tensor:

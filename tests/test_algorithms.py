@@ -14,7 +14,7 @@ from hypothesis import given
 
 import sesn.conv
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
-from sesn.algorithms import banded, separable
+from sesn.algorithms import Axis, banded, separable
 from sesn.resample import resampler_line
 
 ALGORITHMS = ["dense", "separable", "spectral", "auto"]
@@ -292,3 +292,19 @@ def test_auto_takes_the_cheaper_way(
     layer = ScaleConv(channels, channels, basis)
     layer(torch.zeros(16, channels, 1, size, size))
     assert taken == [f"{expected}_convolution"]
+
+
+@given(
+    size=st.integers(257, 700),
+    box=st.integers(0, 40).map(lambda half: 2 * half + 1),
+    stride=st.integers(1, 4),
+    padding=st.integers(0, 60),
+)
+def test_the_blocks_of_a_long_line_are_pieces_of_its_matrix(size: int, box: int, stride: int, padding: int) -> None:
+    axis = Axis.of(size, box, stride, min(padding, box // 2), False)
+    profiles = torch.arange(1.0, 1 + 2 * box).reshape(2, box)
+    matrix = banded.banded_matrix(profiles, axis)
+    rebuilt = torch.zeros_like(matrix)
+    for block in banded.blocks(profiles, axis):
+        rebuilt[:, block.start : block.stop, block.low : block.high] = block.matrix
+    assert torch.equal(rebuilt, matrix)

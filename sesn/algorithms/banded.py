@@ -27,16 +27,26 @@ SPARED = 0.3
 def banded_matrix(profiles: Tensor, axis: Axis) -> Tensor:
     """The profiles [f, box] as matrices [f, outputs, size] that correlate a signal with them on this axis."""
     f, box = profiles.shape
-    radius = box // 2
-    centres = axis.first + axis.stride * torch.arange(axis.outputs, device=profiles.device)
-    if axis.circular:
-        taps = torch.arange(-radius, radius + 1, device=profiles.device)
-        pixels = (centres[:, None] + taps[None, :]) % axis.size  # [outputs, box]
-        matrix = profiles.new_zeros(f, axis.outputs, axis.size)
-        return matrix.scatter_add(2, pixels.expand(f, -1, -1), profiles[:, None, :].expand(-1, axis.outputs, -1))
-    offsets = torch.arange(axis.size, device=profiles.device)[None, :] - centres[:, None] + radius
+    if not axis.circular:
+        return _part(profiles, axis, 0, axis.outputs, 0, axis.size)
+    taps = torch.arange(-(box // 2), box // 2 + 1, device=profiles.device)
+    pixels = (_centres(axis, 0, axis.outputs, profiles)[:, None] + taps[None, :]) % axis.size  # [outputs, box]
+    matrix = profiles.new_zeros(f, axis.outputs, axis.size)
+    return matrix.scatter_add(2, pixels.expand(f, -1, -1), profiles[:, None, :].expand(-1, axis.outputs, -1))
+
+
+def _part(profiles: Tensor, axis: Axis, start: int, stop: int, low: int, high: int) -> Tensor:
+    """Of a line with zeros past its ends, the rows start..stop and the pixels low..high of every matrix."""
+    box = profiles.shape[-1]
+    centres = _centres(axis, start, stop, profiles)
+    offsets = torch.arange(low, high, device=profiles.device)[None, :] - centres[:, None] + box // 2
     inside = (offsets >= 0) & (offsets < box)
     return torch.where(inside, profiles[:, offsets.clamp(0, box - 1)], profiles.new_zeros(()))
+
+
+def _centres(axis: Axis, start: int, stop: int, like: Tensor) -> Tensor:
+    """The pixels about which the outputs start..stop look."""
+    return axis.first + axis.stride * torch.arange(start, stop, device=like.device)
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,10 @@ class Block:
 
 def blocks(profiles: Tensor, axis: Axis) -> tuple[Block, ...]:
     """The banded matrix of an axis in blocks; a periodic axis wraps, so it stays whole."""
-    matrix = banded_matrix(profiles, axis)
+    if axis.circular:
+        return (Block(0, axis.outputs, 0, axis.size, banded_matrix(profiles, axis)),)
     spans = block_spans(axis, profiles.shape[-1] // 2)
-    return tuple(Block(a, b, low, high, matrix[:, a:b, low:high].contiguous()) for a, b, low, high in spans)
+    return tuple(Block(*span, _part(profiles, axis, *span)) for span in spans)
 
 
 def bands(matrix: Tensor, line: Line, like: Tensor) -> tuple[Block, ...]:
