@@ -12,6 +12,7 @@ from hypothesis import given
 from torch import Tensor
 
 from harness.stopwatch import peak_bytes
+from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.algorithms import Axis, Work, dense_convolution, spectral, spectral_convolution
 from sesn.algorithms.choose import SPECTRAL_CHANNELS, SPECTRAL_KERNEL, spectral_cost
 from sesn.algorithms.spectral import Taps, period
@@ -208,3 +209,16 @@ def test_a_step_holds_less_than_twice_the_memory_of_the_dense_convolution() -> N
         step()
         held[convolution] = peak_bytes(step, torch.device("cpu"))
     assert held[spectral_convolution] <= 2 * held[dense_convolution]
+
+
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])
+@pytest.mark.parametrize("cast_forward", [True, False])
+def test_gradients_asked_for_under_autocast(algorithm: str, cast_forward: bool) -> None:
+    layer = ScaleConv(8, 8, basis_a(ScaleGrid.geometric(1.5, 1.41, 3), 7, 3), algorithm=algorithm)  # type: ignore[arg-type]
+    field = torch.linspace(-1, 1, 8 * 3 * 14 * 14).reshape(1, 8, 3, 14, 14).sin()
+    wanted = torch.autograd.grad(layer(field).square().sum(), [layer.weight])[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cast_forward):
+        out = layer(field)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = torch.autograd.grad(out.float().square().sum(), [layer.weight])[0]
+    assert (found - wanted).norm() < 4 * torch.finfo(torch.bfloat16).eps * wanted.norm()

@@ -14,6 +14,7 @@ import slow
 import torch
 from hypothesis import given
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from sesn import (
     BandlimitedReLU,
@@ -280,3 +281,13 @@ def test_onnxruntime_computes_the_same(algorithm: Any, tmp_path: Path) -> None:
     (found,) = session.run(None, {session.get_inputs()[0].name: image.numpy()})
     with torch.no_grad():
         torch.testing.assert_close(torch.from_numpy(found), net(image), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, on first use
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_forward_mode_differentiates_a_layer(algorithm: Any) -> None:
+    layer = ScaleConv(2, 3, A, interscale=2, algorithm=algorithm, bias=False)
+    x = input_for(layer)
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(layer(forward_ad.make_dual(x, x))).tangent
+    torch.testing.assert_close(found, layer(x), rtol=1e-4, atol=1e-5)  # the layer is linear

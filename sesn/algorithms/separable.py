@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from sesn._recording import casting, recording
+from sesn._recording import backward_uncast, casting, recording
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import (
     Block,
@@ -172,7 +172,9 @@ def separable_convolution(field: Tensor, weight: Tensor, bias: Tensor | None, ta
     """Correlate field [b, i, s, h, w] with w x Psi, weight [o, i, k, n], plus the bias: one output scale per task."""
     if recording() or casting(field):
         return separable_plain(field, weight, bias, tasks)
-    result: Tensor = _Chunked.apply(field, weight, bias, tuple(tasks))  # type: ignore[no-untyped-call]
+    result: Tensor = _Chunked.apply(  # type: ignore[no-untyped-call]
+        field, weight, bias, tuple(tasks), torch.is_grad_enabled()
+    )
     return result
 
 
@@ -183,11 +185,14 @@ class _Chunked(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, field: Tensor, weight: Tensor, bias: Tensor | None, tasks: tuple[ScaleTask, ...]) -> Tensor:
+    def forward(
+        ctx: Any, field: Tensor, weight: Tensor, bias: Tensor | None, tasks: tuple[ScaleTask, ...], training: bool
+    ) -> Tensor:
         ctx.save_for_backward(field, weight)
         ctx.tasks = tasks
         ctx.kept = {}
-        keep = ctx.needs_input_grad[1] and field.shape[1] * tasks[0].passes.functions <= KEEP * weight.shape[0]
+        responses_per_map = field.shape[1] * _seen(tasks) * tasks[0].passes.functions / weight.shape[0]
+        keep = training and ctx.needs_input_grad[1] and responses_per_map <= KEEP  # what is needed ignores no_grad
         out: Tensor | None = None
         for part in _chunks(field, tasks):
             images = field[part]
@@ -204,11 +209,12 @@ class _Chunked(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    @backward_uncast
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
         field, weight = ctx.saved_tensors
         want_field, want_weight, want_bias = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():  # create_graph=True: the gradients have to be differentiable
-            return *_differentiable_gradients(ctx, field, weight, grad), None
+            return *_differentiable_gradients(ctx, field, weight, grad), None, None
         grad_field = torch.zeros_like(field, memory_format=torch.contiguous_format) if want_field else None
         grad_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format) if want_weight else None
         for part in _chunks(field, ctx.tasks):
@@ -228,7 +234,7 @@ class _Chunked(torch.autograd.Function):
                     n = task.passes.functions
                     back = back.reshape(g.shape[0], back.shape[1] // n, n, *grad.shape[3:])
                     seen += task.passes.adjoint(back).reshape(seen.shape)
-        return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None, None
+        return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None, None, None
 
 
 def _differentiable_gradients(
@@ -249,8 +255,12 @@ def _differentiable_gradients(
 
 def _chunks(field: Tensor, tasks: Sequence[ScaleTask]) -> Iterator[slice]:
     """Slices of the batch for which one scale's responses fill about CHUNK_BYTES."""
-    seen = max(task.stop - task.start for task in tasks)
     pixels = field.shape[3] * field.shape[4]
-    per_image = max(1, field.shape[1] * seen * tasks[0].passes.functions * pixels * field.element_size())
+    per_image = max(1, field.shape[1] * _seen(tasks) * tasks[0].passes.functions * pixels * field.element_size())
     step = max(1, CHUNK_BYTES // per_image)
     return (slice(start, min(start + step, field.shape[0])) for start in range(0, max(field.shape[0], 1), step))
+
+
+def _seen(tasks: Sequence[ScaleTask]) -> int:
+    """The most input scales that an output scale sees."""
+    return max(task.stop - task.start for task in tasks)

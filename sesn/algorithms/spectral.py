@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sesn._recording import casting, recording
+from sesn._recording import backward_uncast, casting, recording, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
 
@@ -136,7 +136,7 @@ def spectral_convolution(
     row_taps, column_taps = taps or (Taps.centred(kernel.shape[-2]), Taps.centred(kernel.shape[-1]))
     if casting(x):
         wanted = torch.get_autocast_dtype(x.device.type)
-        with torch.autocast(x.device.type, enabled=False):
+        with uncast(x):
             return spectral_convolution(x, kernel, bias, rows, columns, taps).to(wanted)
     dtype = torch.promote_types(torch.promote_types(x.dtype, kernel.dtype), torch.float32)
     plain = recording() or type(x) not in (Tensor, nn.Parameter)
@@ -185,6 +185,7 @@ class _Chunked(torch.autograd.Function):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @staticmethod
+    @backward_uncast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, kernel = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True: the gradients have to be differentiable
