@@ -8,8 +8,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from sesn import equivariance_error
 from sesn.baselines import (
     SEVFConv,
     SEVFLift,
@@ -193,3 +194,19 @@ def test_bad_fields_are_named() -> None:
     with pytest.raises(ValueError, match="more than one vector"):
         VectorBatchNorm(2)(torch.zeros(1, 2, 2, 1, 1))
     assert repr(SEVFLift(1, 2, 3, (0.5, 1), (0, 1))) == "SEVFLift(1 -> 2, kernel_size=3, scales=(0.5, 1))"
+
+
+def test_lengths_in_half_precision_neither_overflow_nor_vanish() -> None:
+    field = torch.tensor([[300.0, 1e-4], [0.0, 1e-4]]).reshape(1, 1, 2, 1, 2)
+    lengths = VectorMagnitude()(field.half()).float()
+    torch.testing.assert_close(lengths, VectorMagnitude()(field), rtol=1e-2, atol=0)
+    two = torch.tensor([[300.0, 400.0], [0.0, 0.0]]).reshape(1, 1, 2, 1, 2).half()
+    assert VectorMaxPool(2, 1, 1)(two).amax() == 400
+
+
+def test_the_meter_refuses_a_norm_in_train_mode() -> None:
+    network = nn.Sequential(SEVFLift(1, 2, 5, [1.0], [0.0]), VectorBatchNorm(2), VectorMagnitude())
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    with pytest.raises(ValueError, match="train mode"):
+        equivariance_error(network, torch.rand(2, 1, 16, 16), 0.5)
+    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())

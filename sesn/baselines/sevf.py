@@ -192,7 +192,7 @@ class VectorMaxPool(SpatialWindow):
     def forward(self, vectors: Tensor) -> Tensor:
         """[b, c, 2, h, w] -> [b, c, 2, h', w']."""
         _check_vectors(vectors)
-        lengths = vectors.detach().square().sum(dim=2)
+        lengths = _square_length(vectors.detach())
         _, index = F.max_pool2d(lengths, self.kernel_size, self.stride, self.padding, return_indices=True)
         wanted = index.flatten(2).unsqueeze(2).expand(-1, -1, 2, -1)
         return vectors.flatten(3).gather(3, wanted).reshape(*vectors.shape[:3], *index.shape[-2:])
@@ -266,9 +266,14 @@ def _vectors(responses: list[Tensor], angles: Sequence[float]) -> Tensor:
 
 
 def _magnitude(vectors: Tensor) -> Tensor:
-    square = vectors.square().sum(dim=2)
+    square = _square_length(vectors)
     known = square > 0
-    return torch.where(known, torch.where(known, square, 1.0).sqrt(), 0.0)
+    return torch.where(known, torch.where(known, square, 1.0).sqrt(), 0.0).to(vectors.dtype)
+
+
+def _square_length(vectors: Tensor) -> Tensor:
+    """[b, c, 2, h, w] -> [b, c, h, w], in single precision at least: half has no room for squares."""
+    return vectors.to(torch.promote_types(vectors.dtype, torch.float32)).square().sum(dim=2)
 
 
 def _check_vectors(vectors: Any) -> None:
