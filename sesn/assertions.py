@@ -72,7 +72,7 @@ def _where(error: EquivarianceError) -> list[str]:
             f"best {float(medians.min()):.3g}; {error.lost} channel(s) lost to truncation"
         )
     if error.crop:
-        inside, border = middle(error.all), middle(error.border)
+        inside, border = middle(error.valid), middle(error.border)
         place = "the border" if border > inside else "the interior"
         lines.append(f"  larger in {place}: interior {inside:.3g}, frame of {error.crop} pixels {border:.3g}")
     return lines

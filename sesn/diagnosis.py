@@ -7,7 +7,7 @@ likeliest first: a cause that the numbers show comes before one that only the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -18,8 +18,8 @@ from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.conv import ScaleConv, ScaleLift
 from sesn.equivariance import EquivarianceError, compare, middle, resampler_ends
 from sesn.pool import ScaleProjection
-from sesn.probe import SPATIAL, call, output_grid
-from sesn.receptive import receptive_field
+from sesn.probe import SPATIAL, call, output_grid, seen_by
+from sesn.receptive import Receptive
 from sesn.resample import Ends, Resampler
 from sesn.scales import ScaleGrid
 
@@ -50,6 +50,7 @@ class Case:
 
     module: nn.Module
     image_side: int
+    seen: Receptive
     error: EquivarianceError
     grid: ScaleGrid | None
     moved: Tensor | None
@@ -81,7 +82,7 @@ def diagnose(
     """
     if error.at_floor and not (error.kind in SPATIAL and bool(error.centred.isnan().all())):
         return []
-    case = Case(module, min(images.shape[-2:]), error, None, None, None)
+    case = Case(module, min(images.shape[-2:]), seen_by(module, images), error, None, None, None)
     if error.kind == "field":
         few = images[:FEW].to(torch.float64)
         past = resampler_ends(resampler, ends)
@@ -90,7 +91,7 @@ def diagnose(
             moved = rescale(original, error.factor, resampler, past)
             direct = call(module, rescale(few, error.factor, resampler, past))
         scales = output_grid(module, grid, original, error.kind)
-        case = Case(module, case.image_side, error, scales, moved, direct)
+        case = replace(case, grid=scales, moved=moved, direct=direct)
     return [finding for suspect in SUSPECTS for finding in suspect(case)]
 
 
@@ -216,13 +217,13 @@ def _padding(case: Case) -> Iterator[Finding]:
 
 
 def _stride_phase(case: Case) -> Iterator[Finding]:
-    stride = receptive_field(case.module).coarsest
+    stride = round(case.seen.coarsest)
     if stride > 1 and (case.image_side - 1) % stride:
         yield Finding(
             "stride phase and even sizes",
-            f"a total stride of {stride:g} on a side of {case.image_side} keeps pixels 0, {stride:g}, ...: their "
+            f"a total stride of {stride} on a side of {case.image_side} keeps pixels 0, {stride}, ...: their "
             "centre is not the image's, so rescaling moves them",
-            f"Use sides N with N - 1 a multiple of {stride:g} before and after rescaling, or low-pass before striding",
+            f"Use sides N with N - 1 a multiple of {stride} before and after rescaling, or low-pass before striding",
         )
 
 

@@ -21,6 +21,7 @@ from sesn.probe import (
     KINDS,
     SPATIAL,
     Kind,
+    Trail,
     call,
     check_eval,
     check_images,
@@ -30,7 +31,6 @@ from sesn.probe import (
     quarter_side,
     spoiled_channels,
 )
-from sesn.receptive import receptive_field
 from sesn.reference import reference_error
 from sesn.resample import ENDS, RESAMPLERS, Ends, Resampler
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
@@ -59,7 +59,7 @@ class EquivarianceError:
         kind: how the output was read.
         pairs: the partnered scale channels (k of the rescaled image, j of the original).
         by_scale: Delta of each pair, [pairs, images].
-        border: Delta of the cropped-away frame over all pairs (NaN without a crop).
+        border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
     """
 
     valid: Tensor
@@ -128,9 +128,9 @@ def equivariance_error(
     with torch.no_grad():
         exact = images.to(torch.float64)
         small = rescale(exact, factor, resampler, past)
-        called: list[nn.Module] = []
-        original, direct = call(module, exact, called), call(module, small)
-        seen = receptive_field(called)
+        trail = Trail()
+        original, direct = call(module, exact, trail), call(module, small)
+        seen = trail.seen(exact, original)
         if action is not None:
             moved, read = _acted(action, original, factor), "action"
             cut = output_crop(crop, seen, factor, direct) if crop != "auto" and direct.dim() >= 4 else 0
@@ -139,7 +139,7 @@ def equivariance_error(
             grid = output_grid(module, grid, original, read)
             cut = output_crop(crop, seen, factor, direct) if read in SPATIAL else 0
             moved = rescale(original, factor, resampler, past) if read in SPATIAL else original
-        margin = spoiled_channels(called, spoiled) if grid is not None else 0
+        margin = spoiled_channels(trail.layers, spoiled) if grid is not None else 0
         floor = reference_error(exact, factor, resampler, past, min(math.ceil(cut * seen.stride), quarter_side(small)))
         return compare(moved, direct, factor, read, grid, margin, cut, floor)
 
@@ -169,7 +169,7 @@ def compare(
     sums = [_sums(a, b) for a, b in inside]
     spatial = kind in SPATIAL
     frame = [(w - i, u - v) for (w, u), (i, v) in zip(whole_sums, sums, strict=True)]
-    nothing = torch.full((moved.shape[0],), math.nan, dtype=torch.float64)
+    nothing = torch.full((moved.shape[0],), math.nan, dtype=torch.float64, device="cpu")
     chosen = [inside[i] for i in valid]
     return EquivarianceError(
         valid=_ratio([sums[i] for i in valid], nothing),
@@ -186,7 +186,7 @@ def compare(
         kind=kind,
         pairs=pairs,
         by_scale=torch.stack([_ratio([each], nothing) for each in sums]) if sums else nothing[None, :][:0],
-        border=_ratio(frame, nothing) if crop else nothing,
+        border=_ratio([frame[i] for i in valid], nothing) if crop else nothing,
     )
 
 

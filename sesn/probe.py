@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from sesn._checks import complaint, positive, require, whole
-from sesn.conv import ScaleConv
-from sesn.receptive import Receptive, submodules
+from sesn.receptive import Receptive, receptive_field, submodules
 from sesn.resample import resampled_size
 from sesn.scales import ScaleGrid
 
@@ -24,17 +24,47 @@ SPATIAL = ("field", "map")
 FEWEST_PIXELS = 3
 
 
-def call(module: nn.Module, images: Tensor, called: list[nn.Module] | None = None) -> Tensor:
-    """The module on a copy of the images in its own dtype and device; its output in float64.
+class Trail:
+    """What a forward pass went through.
 
-    `called` collects the submodules in the order in which they run, as often as they run.
+    Attributes:
+        layers: the submodules in the order in which they ran, as often as they ran.
+        least: the side of the smallest map on the way; one pixel is none.
     """
+
+    def __init__(self) -> None:
+        self.layers: list[nn.Module] = []
+        self.least = math.inf
+
+    def hooks(self, module: nn.Module) -> list[RemovableHandle]:
+        """On the module and all below it."""
+        entering = [m.register_forward_pre_hook(lambda m, _: self.layers.append(m)) for m in module.modules()]
+        return entering + [m.register_forward_hook(lambda _, __, made: self._leave(made)) for m in module.modules()]
+
+    def _leave(self, made: Any) -> None:
+        side = min(made.shape[-2:]) if isinstance(made, Tensor) and made.dim() >= 4 else 1
+        if side > 1:
+            self.least = min(self.least, side)
+
+    def seen(self, images: Tensor, output: Tensor) -> Receptive:
+        """How far the output looks, and with which stride."""
+        side = min(images.shape[-2:])
+        left = min(output.shape[-2:]) if output.dim() >= 4 else 1
+        least = 1 if math.isinf(self.least) else int(self.least)
+        return receptive_field(self.layers).leaving(left, least, side)
+
+
+def seen_by(module: nn.Module, images: Tensor) -> Receptive:
+    """How far a module looks, from running it on one of the images."""
+    trail = Trail()
+    with torch.no_grad():
+        return trail.seen(images, call(module, images[:1], trail))
+
+
+def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tensor:
+    """The module on a copy of the images in its own dtype and device; its output in float64."""
     like = next((p for p in (*module.parameters(), *module.buffers()) if p.is_floating_point()), images)
-    hooks = (
-        [m.register_forward_pre_hook(lambda m, _: called.append(m)) for m in module.modules()]
-        if called is not None
-        else []
-    )
+    hooks = trail.hooks(module) if trail is not None else []
     try:
         output = module(images.to(device=like.device, dtype=like.dtype, copy=True))  # it may work in place
     except Exception as error:
@@ -119,7 +149,16 @@ def spoiled_channels(layers: nn.Module | Iterable[nn.Module], spoiled: int | Non
     if spoiled is not None:
         return whole("spoiled", spoiled, 0)
     run = submodules(layers) if isinstance(layers, nn.Module) else layers
-    return sum(layer.interscale - 1 for layer in run if isinstance(layer, ScaleConv))
+    return sum(map(spoilt_by, run))
+
+
+def spoilt_by(layer: nn.Module) -> int:
+    """Scale channels that a layer fills with zeros: all but one of those that it sees, as its `interscale` says.
+
+    Only of layers that also say how far they see: a block may keep the extent of a layer in it.
+    """
+    extent = getattr(layer, "interscale", 1) if hasattr(layer, "receptive_radius") else 1
+    return extent - 1 if isinstance(extent, int) else 0
 
 
 def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor) -> int:
@@ -171,8 +210,10 @@ def check_eval(module: nn.Module) -> None:
     if not isinstance(module, nn.Module):
         raise TypeError(complaint("module", module, "a torch.nn.Module", "wrap a function in one"))
     for name, layer in module.named_modules():
-        stochastic = isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd)
-        if stochastic and layer.training:
+        normalises = isinstance(layer, nn.modules.batchnorm._BatchNorm) or isinstance(
+            getattr(layer, "running_var", None), Tensor
+        )
+        if layer.training and (normalises or isinstance(layer, nn.modules.dropout._DropoutNd)):
             raise ValueError(
                 f"`{name or 'module'}` ({type(layer).__name__}) is in train mode: its output depends on the batch or "
                 "on chance, so the two branches cannot be compared; call module.eval() first"

@@ -37,11 +37,20 @@ class Receptive:
         after = self.stride * stride
         return Receptive(self.radius + radius * self.stride, after, max(self.coarsest, after))
 
+    def leaving(self, left: int, least: int, side: int) -> Receptive:
+        """As the sizes show: `side` pixels became `left`, and on the way never fewer than `least`.
+
+        Strides of parallel branches multiply in a list of layers, and not in the sizes.
+        """
+        coarsest = _shown(self.coarsest, least, side)
+        return Receptive(self.radius, min(_shown(self.stride, left, side), coarsest), coarsest)
+
 
 def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
-    """Of layers in the order in which they are called; parallel branches count one after the other: rather too wide.
+    """Of layers in the order in which they are called; parallel branches count one after the other.
 
-    Given a module, its submodules stand for the calls: those that are listed twice count twice.
+    So the radius is rather too wide, and strides have to be held against the sizes: see `Receptive.leaving`. Given a
+    module, its submodules stand for the calls: those that are listed twice count twice.
     """
     total = Receptive()
     for layer in submodules(layers) if isinstance(layers, nn.Module) else layers:
@@ -62,8 +71,8 @@ def _window(layer: nn.Module) -> tuple[float, float]:
     if isinstance(layer, nn.ConvTranspose2d):
         spread, stride = max(_reaches(layer)), max(layer.stride)
         return math.ceil(spread / stride), 1 / stride
-    if isinstance(layer, nn.Conv2d):
-        return max(_reaches(layer)), max(layer.stride)
+    if isinstance(layer, nn.Conv2d | nn.Conv3d):
+        return max(_reaches(layer)), max(layer.stride[-2:])
     if isinstance(layer, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool3d | nn.AvgPool3d):
         return _widest(layer.kernel_size) // 2, _widest(layer.stride)
     if isinstance(layer, nn.Upsample) and layer.scale_factor:
@@ -71,11 +80,22 @@ def _window(layer: nn.Module) -> tuple[float, float]:
     return 0, 1
 
 
-def _reaches(layer: nn.Conv2d | nn.ConvTranspose2d) -> list[int]:
-    """Pixels from the middle of the kernel to its end, along each axis."""
-    return [side // 2 * apart for side, apart in zip(layer.kernel_size, layer.dilation, strict=True)]
+def _shown(stride: float, left: int, side: int) -> float:
+    """The stride or, if more pixels are left than it leaves, what it must have been counted for.
+
+    That is the divisor nearest to the ratio of the sizes, which rounding makes inexact; after upsampling the ratio.
+    """
+    if left <= math.ceil(side / stride):
+        return stride
+    divisors = [d for d in range(1, int(stride) + 1) if stride % d == 0] if float(stride).is_integer() else []
+    return min(divisors, key=lambda d: abs(math.log(d * left / side)), default=side / left)
+
+
+def _reaches(layer: nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d) -> list[int]:
+    """Pixels from the middle of the kernel to its end, along rows and columns."""
+    return [side // 2 * apart for side, apart in zip(layer.kernel_size, layer.dilation, strict=True)][-2:]
 
 
 def _widest(value: Any) -> Any:
-    """The largest extent of a window given as a number or per axis."""
-    return max(value) if isinstance(value, tuple) else value
+    """The largest extent over rows and columns, the last axes, of a window given as a number or per axis."""
+    return max(value[-2:]) if isinstance(value, tuple) else value

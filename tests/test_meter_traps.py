@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from harness.data.spectra import random_images
 from sesn import ScaleConv, ScaleGrid, ScaleLift, assert_equivariant, basis_a, diagnose, equivariance_error
+from sesn.baselines import DSSConv, DSSLift
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 WIDE = basis_a(ScaleGrid.geometric(1.5, 2**0.5, 5), None, 2, window="wide")
@@ -116,3 +117,38 @@ def test_the_reference_is_a_normalised_basis() -> None:
         lift.weight.copy_(torch.eye(9)[:, None, :])
     error = equivariance_error(lift, IMAGES, 0.5)
     torch.testing.assert_close(error.valid, error.floor, rtol=1e-6, atol=0)
+
+
+def test_interscale_truncation_is_not_taken_for_padding() -> None:
+    """A network without borders has no padding to blame."""
+    basis = basis_a(ScaleGrid.geometric(1.5, 2.0, 4), None, 2, window="wide")
+    layers = [
+        ScaleLift(1, 2, basis, padding_mode="circular", bias=False),
+        nn.ReLU(),
+        ScaleConv(2, 2, basis, 2, padding_mode="circular", bias=False),
+    ]
+    network = nn.Sequential(*layers).double().eval()
+    error = equivariance_error(network, IMAGES, 0.5, resampler="fourier")
+    assert float(error.all.median()) > 100 * float(error.valid.median())
+    causes = {finding.cause for finding in diagnose(network, IMAGES, error, resampler="fourier")}
+    assert "truncation of the scale axis" in causes
+    assert "padding" not in causes
+
+
+def test_scales_that_a_baselines_interscale_layer_spoils_are_left_out() -> None:
+    grid = ScaleGrid.geometric(1.0, 2.0, 4)
+    network = nn.Sequential(DSSLift(4, zero_scale=1.0), DSSConv(1, 2, 3, 4, interscale=2)).eval()
+    counted, told = (
+        equivariance_error(network, IMAGES[:, :1], 0.5, grid=grid, spoiled=spoiled) for spoiled in (None, 1)
+    )
+    assert counted.lost == told.lost == 2
+    assert torch.equal(counted.valid, told.valid)
+
+
+def test_the_meter_ignores_the_default_device() -> None:
+    network = ScaleLift(IMAGES.shape[1], 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")).eval()
+    wanted = equivariance_error(network, IMAGES, 0.5)
+    with torch.device("meta"):
+        found = equivariance_error(network, IMAGES, 0.5)
+    assert torch.equal(found.valid, wanted.valid)
+    assert torch.equal(found.floor, wanted.floor)

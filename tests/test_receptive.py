@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +17,7 @@ from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
 from harness.strategies import lifts
 from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, equivariance_error
 from sesn.baselines import SEVFLift, SIConv, VectorMaxPool
+from sesn.probe import seen_by
 from sesn.receptive import Receptive, receptive_field
 
 IMAGE = (1, 1, 97, 97)
@@ -133,3 +135,36 @@ def test_the_crop_follows_what_a_layer_of_ones_own_says() -> None:
     pictures = torch.rand(2, 1, 64, 64, generator=torch.Generator().manual_seed(0)) - 0.5
     assert equivariance_error(Blur(), pictures, 0.5).crop == 6  # 5 / 2 + 3, rounded up
     assert equivariance_error(nn.Identity(), pictures, 0.5).crop == 3
+
+
+class Residual(nn.Module):
+    """Two branches beside each other, both strided."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.branch = nn.Conv2d(1, 1, 5, stride=stride, padding=2)
+        self.shortcut = nn.Conv2d(1, 1, 1, stride=stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.branch(x)) + self.shortcut(x)
+
+
+@given(strides=st.lists(st.integers(1, 3), min_size=1, max_size=3), side=st.integers(60, 99))
+def test_strides_of_parallel_branches_do_not_multiply(strides: list[int], side: int) -> None:
+    blocks = nn.Sequential(*map(Residual, strides))
+    images = torch.zeros(1, 1, side, side)
+    seen = seen_by(nn.Sequential(blocks, nn.AdaptiveAvgPool2d(1)), images)
+    assert seen.coarsest == math.prod(strides)
+    assert seen_by(blocks, images).stride == math.prod(strides)
+
+
+def test_shortcuts_leave_the_crop_alone() -> None:
+    images = torch.arange(97.0 * 97).reshape(1, 1, 97, 97).sin()
+    with_shortcut = nn.Sequential(Residual(2), Residual(2)).eval()
+    without = nn.Sequential(*(block.branch for block in with_shortcut)).eval()  # type: ignore[misc]
+    crops = [equivariance_error(network, images, 0.5).crop for network in (with_shortcut, without)]
+    assert crops[0] >= crops[1] > 1
+
+
+def test_a_convolution_over_three_axes_is_read_along_rows_and_columns() -> None:
+    assert receptive_field(nn.Conv3d(1, 1, (9, 7, 5), stride=(4, 2, 1), padding=3)) == Receptive(3, 2, 2)

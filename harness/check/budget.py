@@ -33,8 +33,7 @@ from harness.check.surgery import (
 )
 from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
 from sesn.equivariance import middle, resampler_ends
-from sesn.probe import SPATIAL, Kind, automatic_crop, check_eval, check_images, spoiled_channels
-from sesn.receptive import receptive_field
+from sesn.probe import SPATIAL, Kind, automatic_crop, check_eval, check_images, seen_by, spoiled_channels
 from sesn.resample import Ends, Resampler, resampled_size
 
 NOT_PRESENT = "not present"
@@ -188,7 +187,7 @@ def _border(state: _State) -> _Changes:
     if state.kind not in SPATIAL:
         yield "", "the output has no space to crop, and the border is pooled into it"
         return
-    seen = receptive_field(widened(state.module) or state.module)
+    seen = seen_by(widened(state.module) or state.module, state.images)
     sides = [resampled_size(side, state.factor) for side in state.images.shape[-2:]]
     crop = automatic_crop(seen, state.factor, most=int(min(sides) / seen.stride / 4))
     if crop:
@@ -236,7 +235,7 @@ def _stride(state: _State) -> _Changes:
     if still is not None and _has_fixed_basis(state.module):
         yield "", FIXED_BASIS
     elif still is not None:
-        ratio = receptive_field(state.module).stride
+        ratio = seen_by(state.module, state.images).stride
         crop = state.crop if state.crop == "auto" else math.ceil(state.crop * ratio)
         yield "strides → 1, no pools", replace(state, module=still, crop=crop)
 

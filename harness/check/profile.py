@@ -17,9 +17,9 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from sesn import ScaleConv, ScaleGrid, rescale
+from sesn import ScaleGrid, rescale
 from sesn.equivariance import compare, middle, resampler_ends
-from sesn.probe import SPATIAL, call, check_eval, check_images, output_crop, output_kind, quarter_side
+from sesn.probe import SPATIAL, call, check_eval, check_images, output_crop, output_kind, quarter_side, spoilt_by
 from sesn.receptive import Receptive, receptive_field
 from sesn.reference import reference_error
 from sesn.resample import Ends, Resampler
@@ -109,8 +109,7 @@ class _Recorder:
         own = getattr(module, "grid", None)
         if isinstance(own, ScaleGrid):
             self._grid = own
-        if isinstance(module, ScaleConv):
-            self._spoiled += module.interscale - 1
+        self._spoiled += spoilt_by(module)
         if not any(module.children()):
             self._radius += receptive_field(module).radius * self._spacing(inputs[0] if inputs else None)
 

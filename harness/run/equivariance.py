@@ -80,7 +80,7 @@ class Probe(NamedTuple):
         """Compare Phi(f) with Phi(L_s f), both in float64."""
         grid = grid_of(module)
         cut = output_crop(self.crop, receptive_field(module), factor, direct)
-        unknown = torch.full((len(original),), torch.nan, dtype=torch.float64)
+        unknown = torch.full((len(original),), torch.nan, dtype=torch.float64, device="cpu")
         moved, kind = self.moved(original, factor, grid), output_kind("auto", original)
         return compare(moved, direct, factor, kind, grid, spoiled_channels(module, None), cut, unknown)
 
