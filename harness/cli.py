@@ -102,7 +102,7 @@ ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular pa
 EndsName = Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")]
 JsonPath = Annotated[Path | None, typer.Option(help="Write raw values and provenance to this file.")]
 PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
-Seed = Annotated[int, typer.Option(help="Of the weights and the choice of images.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Of the weights and the choice of images.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from sesn._checks import require
 from sesn.diagnosis import diagnose
 from sesn.equivariance import EquivarianceError, equivariance_error, middle
-from sesn.probe import SPATIAL
 
 #: What a module that is equivariant by construction reaches on a pixel grid, by what its output is. Pooling over space
 #: adds what enters and leaves at the border.
@@ -33,8 +32,7 @@ def assert_equivariant(
     error = equivariance_error(module, images, factor, **options)
     limit = _tolerance(module, error.kind) if tolerance is None else tolerance
     median = middle(error.valid)
-    constant = error.kind in SPATIAL and math.isnan(middle(error.centred))
-    if constant or not median <= limit:  # NaN, when no channel or no signal is left to compare, is a failure too
+    if error.empty(limit) or not median <= limit:  # NaN, when no channel or no signal is left, is a failure too
         raise AssertionError(explain(module, images, error, limit, **options))
     return error
 
@@ -46,7 +44,7 @@ def explain(module: nn.Module, images: Tensor, error: EquivarianceError, toleran
     if math.isnan(median):
         verdict = "no scale channel or no signal is left to compare"
     elif median <= tolerance:
-        verdict = f"median Delta {median:.3g}, but the output is constant over space: it shows nothing"
+        verdict = f"median Delta {median:.3g}, but {error.empty(tolerance)}: it shows nothing"
     elif tolerance > 0:
         verdict += f" by {median / tolerance:.3g}x"
     context = f"  the probe's own floor is {floor:.2g}"

@@ -129,6 +129,11 @@ class _SteerableConv(nn.Module):
         return convolution(x, kernel, self.bias, rows, columns)
 
     @property
+    def kernel_size(self) -> int:
+        """The side of the widest kernel, V."""
+        return self.basis.kernel_size
+
+    @property
     def receptive_radius(self) -> int:
         """Pixels that the widest kernel sees to each side."""
         return self.basis.kernel_size // 2

@@ -18,8 +18,7 @@ from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.conv import ScaleConv, ScaleLift
 from sesn.equivariance import EquivarianceError, compare, middle, resampler_ends
 from sesn.pool import ScaleProjection
-from sesn.probe import SPATIAL, call, output_grid, seen_by
-from sesn.receptive import Receptive
+from sesn.probe import SPATIAL, Trail, call, output_grid
 from sesn.resample import Ends, Resampler
 from sesn.scales import ScaleGrid
 
@@ -27,6 +26,9 @@ from sesn.scales import ScaleGrid
 ENOUGH_SIGMAS = 4.0
 #: How many times larger (or smaller) a number has to be before it counts as evidence.
 CLEAR = 5.0
+#: Pixels by which rescaling has to move what a stride keeps, and the change on repetition, before they count.
+PHASE = 0.02
+REPEATED = 1e-2
 #: Images on which other readings of the output are tried.
 FEW = 4
 POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
@@ -46,12 +48,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """What the suspects look at: the module, its error, and both outputs of a field on a few images."""
+    """What the suspects look at.
+
+    Attributes:
+        module: under test.
+        trails: what both branches went through, on a few images.
+        error: what was measured.
+        repeated: how far an image's output alone lies from that among others, relative to its size.
+        grid, moved, direct: the scales and both outputs of a field on those images.
+    """
 
     module: nn.Module
-    image_side: int
-    seen: Receptive
+    trails: tuple[Trail, Trail]
     error: EquivarianceError
+    repeated: float
     grid: ScaleGrid | None
     moved: Tensor | None
     direct: Tensor | None
@@ -80,27 +90,28 @@ def diagnose(
 
     Empty when Delta is at the probe's floor. `grid`, `resampler` and `ends` as they were given to `equivariance_error`.
     """
-    if error.at_floor and not (error.kind in SPATIAL and bool(error.centred.isnan().all())):
+    if error.at_floor and not error.empty():
         return []
-    case = Case(module, min(images.shape[-2:]), seen_by(module, images), error, None, None, None)
-    if error.kind == "field":
-        few = images[:FEW].to(torch.float64)
-        past = resampler_ends(resampler, ends)
-        with torch.no_grad():
-            original = call(module, few)
+    few = images[:FEW].to(torch.float64)
+    past = resampler_ends(resampler, ends)
+    trails = Trail(), Trail()
+    with torch.no_grad():
+        original = call(module, few, trails[0])
+        direct = call(module, rescale(few, error.factor, resampler, past), trails[1])
+        again = call(module, few[:1])
+        case = Case(module, trails, error, _distance(again, original[:1]), None, None, None)
+        if error.kind == "field":
+            scales = output_grid(module, grid, original, error.kind)
             moved = rescale(original, error.factor, resampler, past)
-            direct = call(module, rescale(few, error.factor, resampler, past))
-        scales = output_grid(module, grid, original, error.kind)
-        case = replace(case, grid=scales, moved=moved, direct=direct)
+            case = replace(case, grid=scales, moved=moved, direct=direct)
     return [finding for suspect in SUSPECTS for finding in suspect(case)]
 
 
 def _no_signal(case: Case) -> Iterator[Finding]:
-    flat = case.error.kind in SPATIAL and bool(case.error.centred.isnan().all())
-    if case.error.pairs and (flat or bool((case.error.energy == 0).all())):
+    if case.error.pairs and (case.error.empty() or bool((case.error.energy == 0).all())):
         yield Finding(
             "no signal",
-            "the output is zero, or constant over space, for every image",
+            "the output is zero, or constant over space, or the same for every image",
             "Check the weights, the images and dead nonlinearities before asking about equivariance",
         )
 
@@ -167,8 +178,13 @@ def _reordered(case: Case, order: list[int]) -> float:
     return _median(compare(moved, direct, error.factor, error.kind, case.grid, 0, error.crop, error.floor).all)
 
 
+def ordinary_convolutions(module: nn.Module) -> list[nn.Conv2d | nn.Conv3d]:
+    """The layers with kernels of more than a pixel that know nothing of scales."""
+    return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Conv3d) and m.kernel_size[-1] > 1]
+
+
 def _ordinary_convolution(case: Case) -> Iterator[Finding]:
-    found = [m for m in case.module.modules() if isinstance(m, nn.Conv2d | nn.Conv3d) and m.kernel_size[-1] > 1]
+    found = ordinary_convolutions(case.module)
     if found:
         side = found[0].kernel_size[-1]
         yield Finding(
@@ -217,26 +233,50 @@ def _padding(case: Case) -> Iterator[Finding]:
 
 
 def _stride_phase(case: Case) -> Iterator[Finding]:
-    stride = round(case.seen.coarsest)
-    if stride > 1 and (case.image_side - 1) % stride:
+    """Pixels that are kept off the image's centre: rescaling the image moves them, unless by as much."""
+    (stride, before), (_, after) = (trail.sampling for trail in case.trails)
+    side, small = (trail.side for trail in case.trails)
+    if stride > 1 and abs(before * case.error.factor - after) > PHASE:
         yield Finding(
             "stride phase and even sizes",
-            f"a total stride of {stride} on a side of {case.image_side} keeps pixels 0, {stride}, ...: their "
-            "centre is not the image's, so rescaling moves them",
-            f"Use sides N with N - 1 a multiple of {stride} before and after rescaling, or low-pass before striding",
+            f"the pixels that a total stride of {stride:g} keeps lie {before:+.2g} pixels off the centre on a side of "
+            f"{side}, and {after:+.2g} on one of {small}: rescaling moves them",
+            f"Use sides, before and after rescaling, whose windows are centred: N - 1 a multiple of {stride:g} for odd "
+            f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
         )
+
+
+def _randomness(case: Case) -> Iterator[Finding]:
+    if case.repeated > REPEATED:
+        yield Finding(
+            "chance or the other images",
+            f"the output for one image changes by {case.repeated:.2g} of its size when it is computed again by itself",
+            "Remove noise and dropout from the forward pass, and use running statistics in batch norm",
+        )
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    size = float(other.norm())
+    return float((one - other).norm()) / size if size else 0.0
 
 
 def _batch_statistics(case: Case) -> Iterator[Finding]:
     for module in case.module.modules():
-        loose = isinstance(module, nn.modules.batchnorm._BatchNorm) and not module.track_running_stats
-        if loose or isinstance(module, nn.modules.instancenorm._InstanceNorm | nn.GroupNorm | nn.LayerNorm):
+        if normalises_input(module):
             yield Finding(
                 "statistics of the input",
                 f"{type(module).__name__} normalises each branch by its own statistics",
                 "Use running statistics in eval mode (ScaleBatchNorm), or fold the normalisation into the weights",
             )
             return
+
+
+def normalises_input(layer: nn.Module) -> bool:
+    """Whether a layer divides by statistics over space of what it is given: those of the two branches differ."""
+    loose = isinstance(layer, nn.modules.batchnorm._BatchNorm) and not layer.track_running_stats
+    # Of one axis: that of the channels, at every place by itself.
+    spread = isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) > 1
+    return loose or spread or isinstance(layer, nn.modules.instancenorm._InstanceNorm | nn.GroupNorm)
 
 
 def _aliasing(case: Case) -> Iterator[Finding]:
@@ -251,6 +291,7 @@ def _aliasing(case: Case) -> Iterator[Finding]:
 #: In the order in which their findings are listed.
 SUSPECTS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _no_signal,
+    _randomness,
     _too_few_scales,
     _representation,
     _off_grid,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -38,6 +38,8 @@ from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 Action = Callable[[Tensor, float], Tensor]
 #: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
 ROUNDING_ENERGY = 1e-24
+#: Unrelated images differ by about 1 to 2; where they differ by less than this, the output hardly depends on them.
+HARDLY = 0.1
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class EquivarianceError:
         uncropped: `valid` with the border counted; equal to it without a crop.
         centred: `valid` with the spatial mean of every channel removed from both branches (NaN without spatial axes).
         floor: Delta of a reference lift on the same images, resampler and crop: what the probe itself contributes.
-        ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image; None for a single image.
+        ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image; None if there is no other image.
         energy: the mean square of L_s Phi(f) over the valid channels.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
@@ -82,6 +84,15 @@ class EquivarianceError:
     def at_floor(self) -> bool:
         """Whether the median Delta is within three times the probe's own floor: it cannot be told from zero then."""
         return middle(self.valid) <= 3 * middle(self.floor)
+
+    def empty(self, tolerance: float = 0.0) -> str:
+        """Why a Delta within the tolerance would show nothing; an empty text if it shows something."""
+        if self.kind in SPATIAL and math.isnan(middle(self.centred)):
+            return "the output is constant over space"
+        unrelated = math.inf if self.ceiling is None else middle(self.ceiling)
+        if unrelated <= min(tolerance, HARDLY):
+            return f"the output hardly depends on the image (unrelated images differ by {unrelated:.2g})"
+        return ""
 
     @property
     def on_grid(self) -> bool:
@@ -130,7 +141,7 @@ def equivariance_error(
         small = rescale(exact, factor, resampler, past)
         trail = Trail()
         original, direct = call(module, exact, trail), call(module, small)
-        seen = trail.seen(exact, original)
+        seen = trail.seen(original)
         if action is not None:
             moved, read = _acted(action, original, factor), "action"
             cut = output_crop(crop, seen, factor, direct) if crop != "auto" and direct.dim() >= 4 else 0
@@ -141,7 +152,8 @@ def equivariance_error(
             moved = rescale(original, factor, resampler, past) if read in SPATIAL else original
         margin = spoiled_channels(trail.layers, spoiled) if grid is not None else 0
         floor = reference_error(exact, factor, resampler, past, min(math.ceil(cut * seen.stride), quarter_side(small)))
-        return compare(moved, direct, factor, read, grid, margin, cut, floor)
+        error = compare(moved, direct, factor, read, grid, margin, cut, floor)
+        return replace(error, ceiling=None) if torch.equal(exact, exact.roll(-1, 0)) else error
 
 
 def compare(

@@ -110,6 +110,7 @@ class ScaleBatchNorm(nn.BatchNorm3d):
         dtype: torch.dtype | None = None,
     ) -> None:
         options: dict[str, Any] = {"device": device, "dtype": dtype}
+        _checks.whole("num_features", num_features, 1)
         super().__init__(num_features, eps, momentum, affine, track_running_stats, **options)
 
     def forward(self, input: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from sesn._checks import complaint, positive, require, whole
-from sesn.receptive import Receptive, receptive_field, submodules
+from sesn.receptive import Receptive, coarsest_field, receptive_field, submodules
 from sesn.resample import resampled_size
 from sesn.scales import ScaleGrid
 
@@ -22,6 +22,8 @@ _KIND_BY_RANK: dict[int, Kind] = {5: "field", 4: "map", 3: "scale", 2: "invarian
 SPATIAL = ("field", "map")
 #: The fewest pixels a rescaled side may have.
 FEWEST_PIXELS = 3
+#: The most pixels that a rescaled side may have: more is a slip of the pen, and would fill the memory.
+MOST_PIXELS = 1 << 15
 
 
 class Trail:
@@ -29,15 +31,17 @@ class Trail:
 
     Attributes:
         layers: the submodules in the order in which they ran, as often as they ran.
-        least: the side of the smallest map on the way; one pixel is none.
+        side: of the images.
+        least: of the smallest map on the way; one pixel is none.
     """
 
     def __init__(self) -> None:
         self.layers: list[nn.Module] = []
-        self.least = math.inf
+        self.side = self.least = 1
 
-    def hooks(self, module: nn.Module) -> list[RemovableHandle]:
-        """On the module and all below it."""
+    def hooks(self, module: nn.Module, images: Tensor) -> list[RemovableHandle]:
+        """On the module and all below it, before it is given the images."""
+        self.side = self.least = min(images.shape[-2:])
         entering = [m.register_forward_pre_hook(lambda m, _: self.layers.append(m)) for m in module.modules()]
         return entering + [m.register_forward_hook(lambda _, __, made: self._leave(made)) for m in module.modules()]
 
@@ -46,25 +50,29 @@ class Trail:
         if side > 1:
             self.least = min(self.least, side)
 
-    def seen(self, images: Tensor, output: Tensor) -> Receptive:
+    def seen(self, output: Tensor) -> Receptive:
         """How far the output looks, and with which stride."""
-        side = min(images.shape[-2:])
-        left = min(output.shape[-2:]) if output.dim() >= 4 else 1
-        least = 1 if math.isinf(self.least) else int(self.least)
-        return receptive_field(self.layers).leaving(left, least, side)
+        left = min(output.shape[-2:]) if output.dim() >= 4 else self.least
+        return receptive_field(self.layers).leaving(left, self.side)
+
+    @property
+    def sampling(self) -> tuple[float, float]:
+        """Of the smallest map: its stride, and how many image pixels its centre lies off the image's."""
+        seen = coarsest_field(self.layers).leaving(self.least, self.side)
+        return seen.stride, seen.off_centre(self.side, self.least)
 
 
 def seen_by(module: nn.Module, images: Tensor) -> Receptive:
     """How far a module looks, from running it on one of the images."""
     trail = Trail()
     with torch.no_grad():
-        return trail.seen(images, call(module, images[:1], trail))
+        return trail.seen(call(module, images[:1], trail))
 
 
 def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tensor:
     """The module on a copy of the images in its own dtype and device; its output in float64."""
     like = next((p for p in (*module.parameters(), *module.buffers()) if p.is_floating_point()), images)
-    hooks = trail.hooks(module) if trail is not None else []
+    hooks = trail.hooks(module, images) if trail is not None else []
     try:
         output = module(images.to(device=like.device, dtype=like.dtype, copy=True))  # it may work in place
     except Exception as error:
@@ -195,6 +203,14 @@ def check_images(images: Any, factor: float) -> None:
     require(images.shape[0] > 0, "images.shape[0]", 0, "at least 1")
     require(bool(torch.isfinite(images).all()), "images", "with NaN or infinity", "finite")
     require(positive(factor), "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
+    largest = max(resampled_size(side, factor) for side in images.shape[-2:])
+    require(
+        largest <= MOST_PIXELS,
+        "factor",
+        factor,
+        f"small enough for at most {MOST_PIXELS} pixels a side",
+        f"it makes {largest} of {max(images.shape[-2:])}; use a smaller factor",
+    )
     left = min(resampled_size(side, factor) for side in images.shape[-2:])
     require(
         left >= FEWEST_PIXELS,

@@ -8,8 +8,9 @@ BandlimitedReLU, whose filters fade over 12 pixels and carry next to nothing the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from torch import nn
@@ -25,25 +26,27 @@ class Receptive:
     Attributes:
         radius: input pixels that it sees to each side.
         stride: input pixels between neighbouring outputs.
-        coarsest: the largest such stride on the way.
+        first: where the first output looks, in input pixels: 0 is the middle of the first.
     """
 
     radius: float = 0
     stride: float = 1
-    coarsest: float = 1
+    first: float = 0
 
-    def then(self, radius: float, stride: float) -> Receptive:
-        """Followed by a layer with this radius and stride."""
-        after = self.stride * stride
-        return Receptive(self.radius + radius * self.stride, after, max(self.coarsest, after))
+    def then(self, radius: float, stride: float, first: float = 0) -> Receptive:
+        """Followed by a layer with this radius, stride and first place."""
+        return Receptive(self.radius + radius * self.stride, self.stride * stride, self.first + first * self.stride)
 
-    def leaving(self, left: int, least: int, side: int) -> Receptive:
-        """As the sizes show: `side` pixels became `left`, and on the way never fewer than `least`.
+    def off_centre(self, side: int, left: int) -> float:
+        """Input pixels from the middle of an image to the middle of the `left` outputs that are made of it."""
+        return self.first + self.stride * (left - 1) / 2 - (side - 1) / 2
+
+    def leaving(self, left: int, side: int) -> Receptive:
+        """As the sizes show, `side` pixels having become `left`.
 
         Strides of parallel branches multiply in a list of layers, and not in the sizes.
         """
-        coarsest = _shown(self.coarsest, least, side)
-        return Receptive(self.radius, min(_shown(self.stride, left, side), coarsest), coarsest)
+        return replace(self, stride=_shown(self.stride, left, side))
 
 
 def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
@@ -52,10 +55,18 @@ def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
     So the radius is rather too wide, and strides have to be held against the sizes: see `Receptive.leaving`. Given a
     module, its submodules stand for the calls: those that are listed twice count twice.
     """
-    total = Receptive()
-    for layer in submodules(layers) if isinstance(layers, nn.Module) else layers:
-        total = total.then(*_window(layer))
-    return total
+    *_, last = _receptive_fields(submodules(layers) if isinstance(layers, nn.Module) else layers)
+    return last
+
+
+def coarsest_field(layers: Iterable[nn.Module]) -> Receptive:
+    """Of the layers up to where the stride is largest, which upsampling may undo."""
+    return max(reversed([*_receptive_fields(layers)]), key=lambda seen: seen.stride)
+
+
+def _receptive_fields(layers: Iterable[nn.Module]) -> Iterator[Receptive]:
+    """Before the first layer, and after each."""
+    return accumulate(layers, lambda seen, layer: seen.then(*_window(layer)), initial=Receptive())
 
 
 def submodules(module: nn.Module) -> list[nn.Module]:
@@ -63,21 +74,32 @@ def submodules(module: nn.Module) -> list[nn.Module]:
     return [layer for _, layer in module.named_modules(remove_duplicate=False)]
 
 
-def _window(layer: nn.Module) -> tuple[float, float]:
-    """Radius and stride of one layer by itself."""
+def _window(layer: nn.Module) -> tuple[float, float, float]:
+    """Radius, stride and first place of one layer by itself."""
     own = getattr(layer, "receptive_radius", None)
     if isinstance(own, int | float):
-        return own, _widest(getattr(layer, "stride", 1))
+        return own, _widest(getattr(layer, "stride", 1)), _first(layer)
     if isinstance(layer, nn.ConvTranspose2d):
         spread, stride = max(_reaches(layer)), max(layer.stride)
-        return math.ceil(spread / stride), 1 / stride
+        return math.ceil(spread / stride), 1 / stride, -_first(layer) / stride
     if isinstance(layer, nn.Conv2d | nn.Conv3d):
-        return max(_reaches(layer)), max(layer.stride[-2:])
+        return max(_reaches(layer)), max(layer.stride[-2:]), _first(layer)
     if isinstance(layer, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool3d | nn.AvgPool3d):
-        return _widest(layer.kernel_size) // 2, _widest(layer.stride)
+        return _widest(layer.kernel_size) // 2, _widest(layer.stride), _first(layer)
     if isinstance(layer, nn.Upsample) and layer.scale_factor:
-        return _INTERPOLATION.get(layer.mode, 1), 1 / _widest(layer.scale_factor)
-    return 0, 1
+        finer = _widest(layer.scale_factor)
+        return _INTERPOLATION.get(layer.mode, 1), 1 / finer, 0.0 if layer.align_corners else (1 / finer - 1) / 2
+    return 0, 1, 0
+
+
+def _first(layer: nn.Module) -> float:
+    """The middle of the first window: half of it, less the padding; of a layer that does not say, the first pixel."""
+    side = _widest(getattr(layer, "kernel_size", None))
+    padding = _widest(getattr(layer, "padding", None))
+    apart = _widest(getattr(layer, "dilation", 1))
+    if not isinstance(side, int) or not isinstance(padding, int) or not isinstance(apart, int):
+        return 0.0  # a word for the padding: as much as keeps the size
+    return (side - 1) * apart / 2 - padding
 
 
 def _shown(stride: float, left: int, side: int) -> float:

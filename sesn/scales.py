@@ -10,6 +10,8 @@ from sesn._checks import complaint, positive, require, whole
 
 #: Published sigmas are rounded to two decimals: two scales partner when their log-ratio is this small.
 ON_GRID_TOLERANCE = 0.02
+#: Wider than any image, and far from what numbers can hold.
+MOST_SIGMA = 1e9
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class ScaleGrid:
             "greater than 1",
             "it is the step between neighbouring scales",
         )
+        largest = math.log(smallest) + (count - 1) * math.log(ratio)
+        require(largest < math.log(MOST_SIGMA), "ratio", ratio, f"small enough for sigmas below {MOST_SIGMA:g} pixels")
         return cls(smallest * ratio**k for k in range(count))
 
     def __len__(self) -> int:

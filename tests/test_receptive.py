@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from harness.methods import METHODS
 from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
 from harness.strategies import lifts
-from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, equivariance_error
+from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, diagnose, equivariance_error
 from sesn.baselines import SEVFLift, SIConv, VectorMaxPool
-from sesn.probe import seen_by
+from sesn.probe import Trail, call, seen_by
 from sesn.receptive import Receptive, receptive_field
 
 IMAGE = (1, 1, 97, 97)
@@ -58,7 +58,7 @@ def test_the_radius_of_ordinary_layers_is_exact(half: int, dilation: int, stride
         nn.Conv2d(2, 1, 2 * second + 1, padding=second),
     )
     seen = receptive_field(network)
-    assert seen == Receptive(half * dilation + (pool - 1 + second) * stride, stride, stride)
+    assert seen == Receptive(half * dilation + (pool - 1 + second) * stride, stride)
     assert seen_radius(network, IMAGE, stride) == seen.radius
 
 
@@ -101,11 +101,11 @@ def test_methods_that_resize_look_no_farther_than_they_say(
 @pytest.mark.parametrize(
     ("up", "seen"),
     [
-        (nn.Upsample(scale_factor=2, mode="bilinear"), Receptive(3 + 2, 1, 2)),
-        (nn.Upsample(scale_factor=2, mode="bicubic"), Receptive(3 + 4, 1, 2)),
-        (nn.Upsample(scale_factor=2), Receptive(3 + 2, 1, 2)),
-        (nn.ConvTranspose2d(1, 1, 4, stride=2, padding=1), Receptive(3 + 2, 1, 2)),
-        (nn.ConvTranspose2d(1, 1, 7, stride=2, padding=3, output_padding=1), Receptive(3 + 4, 1, 2)),
+        (nn.Upsample(scale_factor=2, mode="bilinear"), Receptive(3 + 2, 1, -0.5)),
+        (nn.Upsample(scale_factor=2, mode="bicubic"), Receptive(3 + 4, 1, -0.5)),
+        (nn.Upsample(scale_factor=2), Receptive(3 + 2, 1, -0.5)),
+        (nn.ConvTranspose2d(1, 1, 4, stride=2, padding=1), Receptive(3 + 2, 1, -0.5)),
+        (nn.ConvTranspose2d(1, 1, 7, stride=2, padding=3, output_padding=1), Receptive(3 + 4, 1, 0)),
     ],
     ids=str,
 )
@@ -116,8 +116,8 @@ def test_what_upsampling_gives_back_is_no_longer_strided(up: nn.Module, seen: Re
 
 
 def test_pools_and_pointwise_layers_of_the_library() -> None:
-    assert receptive_field(nn.Sequential(SpatialMaxPool(3, 2), ScaleConv1x1(1, 1, stride=2))) == Receptive(1, 4, 4)
-    assert receptive_field(VectorMaxPool(4)) == Receptive(2, 4, 4)
+    assert receptive_field(nn.Sequential(SpatialMaxPool(3, 2), ScaleConv1x1(1, 1, stride=2))) == Receptive(1, 4, 1)
+    assert receptive_field(VectorMaxPool(4)) == Receptive(2, 4, 1.5)
     assert receptive_field(nn.ReLU()) == Receptive()
 
 
@@ -153,9 +153,10 @@ class Residual(nn.Module):
 def test_strides_of_parallel_branches_do_not_multiply(strides: list[int], side: int) -> None:
     blocks = nn.Sequential(*map(Residual, strides))
     images = torch.zeros(1, 1, side, side)
-    seen = seen_by(nn.Sequential(blocks, nn.AdaptiveAvgPool2d(1)), images)
-    assert seen.coarsest == math.prod(strides)
     assert seen_by(blocks, images).stride == math.prod(strides)
+    trail = Trail()
+    call(nn.Sequential(blocks, nn.AdaptiveAvgPool2d(1)), images, trail)
+    assert trail.sampling[0] == math.prod(strides)
 
 
 def test_shortcuts_leave_the_crop_alone() -> None:
@@ -167,4 +168,54 @@ def test_shortcuts_leave_the_crop_alone() -> None:
 
 
 def test_a_convolution_over_three_axes_is_read_along_rows_and_columns() -> None:
-    assert receptive_field(nn.Conv3d(1, 1, (9, 7, 5), stride=(4, 2, 1), padding=3)) == Receptive(3, 2, 2)
+    assert receptive_field(nn.Conv3d(1, 1, (9, 7, 5), stride=(4, 2, 1), padding=3)) == Receptive(3, 2, 0)
+
+
+def middle_of_window(module: nn.Module, side: int, place: int) -> float:
+    """The centre of mass of what an output depends on, all weights being equal."""
+    module = module.double().eval()
+    for parameter in module.parameters():
+        nn.init.ones_(parameter)
+    image = torch.ones(1, 1, side, side, dtype=torch.float64, requires_grad=True)
+    (slopes,) = torch.autograd.grad(module(image)[..., place, place].sum(), image)
+    weights = slopes[0, 0].sum(0)
+    return float((weights * torch.arange(side)).sum() / weights.sum())
+
+
+@given(
+    side=st.integers(1, 5),
+    dilation=st.integers(1, 2),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 2),
+    pool=st.integers(1, 4),
+    finer=st.sampled_from([1, 2]),
+)
+def test_the_place_where_an_output_looks(
+    side: int, dilation: int, stride: int, padding: int, pool: int, finer: int
+) -> None:
+    network = nn.Sequential(
+        nn.Conv2d(1, 1, side, stride=stride, padding=padding, dilation=dilation),
+        nn.AvgPool2d(pool, padding=pool // 2),
+        nn.Upsample(scale_factor=finer, mode="bilinear"),
+    )
+    seen = receptive_field(network)
+    place = 2 * (50 // int(2 * seen.stride))  # even: bilinear weights alternate
+    two = [middle_of_window(network, 160, place + one) for one in (0, finer - 1)]
+    wanted = [seen.first + seen.stride * (place + one) for one in (0, finer - 1)]
+    assert sum(two) == pytest.approx(sum(wanted))
+
+
+@pytest.mark.parametrize(("pool", "centred", "off"), [(2, (96, 48), (95, 47)), (3, (97, 49), (96, 48))])
+def test_centred_windows_are_not_blamed_and_others_are(
+    pool: int, centred: tuple[int, int], off: tuple[int, int]
+) -> None:
+    """Centred: a pool as wide as its stride on even sides, an odd window where N - 1 is a multiple of the stride."""
+    network = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.AvgPool2d(pool, 2, padding=(pool - 1) // 2)).eval()
+
+    def blamed(side: int, small: int) -> bool:
+        images = torch.arange(1.0 * side * side).reshape(1, 1, side, side).sin()
+        error = equivariance_error(network, images, small / side)
+        return any(finding.cause.startswith("stride phase") for finding in diagnose(network, images, error))
+
+    assert not blamed(*centred)
+    assert blamed(*off)

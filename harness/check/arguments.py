@@ -10,6 +10,8 @@ from typing import Any, Literal
 from sesn._checks import complaint, require
 from sesn.scales import ScaleGrid
 
+#: An image of more than this would not fit into the memory with what a network makes of it.
+MOST_NUMBERS = 1 << 26
 _SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
 
 
@@ -22,6 +24,7 @@ def parse_input(text: Any) -> tuple[int, int, int]:
         raise ValueError(
             f"`input` (={text!r}) must be CHANNELSxHEIGHTxWIDTH, three whole numbers above 0; for example 3x96x96"
         )
+    require(math.prod(numbers) <= MOST_NUMBERS, "input", text, f"at most {MOST_NUMBERS:,} numbers an image")
     return numbers[0], numbers[1], numbers[2]
 
 

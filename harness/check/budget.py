@@ -32,6 +32,7 @@ from harness.check.surgery import (
     widened,
 )
 from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
+from sesn.diagnosis import normalises_input, ordinary_convolutions
 from sesn.equivariance import middle, resampler_ends
 from sesn.probe import SPATIAL, Kind, automatic_crop, check_eval, check_images, seen_by, spoiled_channels
 from sesn.resample import Ends, Resampler, resampled_size
@@ -62,7 +63,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Budget:
-    """The steps from the observed Delta to the remainder; `floor` is the probe's at the end."""
+    """The steps from the observed Delta to the remainder.
+
+    `floor` is the probe's at the end; `uncovered` names what is in the module that no step switches off.
+    """
 
     observed: float
     remainder: float
@@ -70,6 +74,7 @@ class Budget:
     factor: float
     images: int
     steps: tuple[Step, ...]
+    uncovered: str = ""
 
     @property
     def shares(self) -> dict[str, float]:
@@ -114,6 +119,8 @@ class _State:
         )
         delta = error.all if self.truncated else error.valid
         if bool(delta.isnan().all()):
+            if bool((error.energy == 0).all()):
+                raise ValueError("the output is zero for every image: there is no Delta to split; check the weights")
             raise ValueError(
                 f"no scale channel is left whole at factor {self.factor:.3g}: use a longer grid or a smaller extent"
                 if error.pairs
@@ -170,7 +177,15 @@ def error_budget(
             steps.append(replace(step, after=after, share=(delta - after) / observed if observed else 0.0))
             state, delta = without, after
         on_step()
-    return Budget(observed, delta, floor, factor, len(images), tuple(steps))
+    return Budget(observed, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module)))
+
+
+def _uncovered(module: nn.Module) -> Iterator[str]:
+    """What breaks equivariance and has no switch."""
+    fixed = len(ordinary_convolutions(module))
+    if fixed:
+        yield f"{fixed} ordinary convolution{'s' if fixed > 1 else ''}"
+    yield from dict.fromkeys(type(layer).__name__ for layer in module.modules() if normalises_input(layer))
 
 
 def _resampler(state: _State) -> _Changes:
@@ -272,14 +287,17 @@ def budget_table(budget: Budget) -> Table:
         style = "dim" if step.note == NOT_PRESENT else "bold" if step.cause == budget.largest else None
         table.add_row(step.cause, step.note or step.change, *numbers, style=style)
     remaining = f"{budget.remainder / budget.observed:.1%}" if budget.observed else "-"
-    table.add_row("remainder", f"floor of the probe {budget.floor:.1e}", "", f"{budget.remainder:.1e}", remaining)
+    what = f"{budget.uncovered}; " if budget.uncovered else ""
+    table.add_row("remainder", f"{what}floor of the probe {budget.floor:.1e}", "", f"{budget.remainder:.1e}", remaining)
     table.caption = caption(budget)
     return table
 
 
 def caption(budget: Budget) -> str:
     """What was split, and into what mostly."""
-    return (
-        f"Δ {budget.observed:.1e} at downscale {1 / budget.factor:.3g}, median of {budget.images} image(s), "
-        f"mostly {budget.largest}"
-    )
+    mostly = f"mostly {budget.largest}"
+    if budget.largest == "remainder" and budget.uncovered:
+        mostly += f": {budget.uncovered}"
+    if budget.observed <= budget.floor:
+        mostly = "not above the probe's own floor"
+    return f"Δ {budget.observed:.1e} at downscale {1 / budget.factor:.3g}, median of {budget.images} image(s), {mostly}"

@@ -31,6 +31,8 @@ from sesn._checks import require
 FORMAT = 2
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
+#: A Delta beyond this part of that of unrelated images is worth a word.
+NEAR = 0.2
 
 
 @dataclass(frozen=True)
@@ -163,16 +165,22 @@ def _listed(downscales: Sequence[float]) -> str:
 
 def sentence(result: Result, tolerance: float | None) -> str:
     """One result in words."""
-    median, floor = result.delta.median, result.median("floor")
+    median, floor, unrelated = result.delta.median, result.median("floor"), result.median("ceiling")
     start = f"downscale {result.downscale:.4g}: "
     if math.isnan(median):
-        return start + f"no scale channel is left to compare ({result.first.lost} lost)"
+        silent = bool((result.first.energy == 0).any())
+        lost = f"no scale channel is left to compare ({result.first.lost} lost)"
+        return start + ("the output is zero: there is nothing to compare" if silent else lost)
     if result.at_floor:
         said = f"Δ {number(median)} is at the floor ({number(floor)}): it cannot be told from zero"
     else:
         said = f"Δ {number(median)} is {median / floor:.3g} times the floor" if floor else f"Δ {number(median)}"
-    if tolerance is not None:
+    if empty := result.empty(tolerance):
+        said += f"; but {empty}: it shows nothing"
+    elif tolerance is not None:
         said += f"; {'within' if passes(result, tolerance) else 'ABOVE'} the tolerance {tolerance:g}"
+    if median > NEAR * unrelated and not empty:
+        said += f"; unrelated images differ by {number(unrelated)}, hardly more"
     if not result.first.on_grid:
         said += "; between two scales of the grid, compared with the nearest"
     if result.median("centred") > HIDDEN * median and not result.at_floor:

@@ -237,7 +237,7 @@ def _size(output: Tensor) -> str:
 
 def _grid_of(one: _Call, output: Tensor) -> ScaleGrid:
     if one.grid is None:
-        raise ValueError(f"{tuple(output.shape)} has a scale axis but no grid is known here; give `grid=`")
+        raise ValueError(f"{tuple(output.shape)} is no map, and no layer before it says what scales it may have")
     if len(one.grid) != output.shape[2]:
         raise ValueError(f"axis 2 of {tuple(output.shape)} is not the scale axis of {one.grid!r}")
     return one.grid
@@ -275,7 +275,10 @@ def profile_table(rows: Sequence[LayerRow], title: str = "layer profile") -> Tab
         style = "bold" if row is largest else None if row.leaf else "dim"
         table.add_row(name, row.layer, row.kind or "-", *numbers, row.note, style=style)
     if largest is not None:
-        table.caption = f"Δ grows most at {largest.name} ({largest.layer}): {_times(largest.jump)}"
+        table.caption = (
+            f"Δ grows most at {largest.name} ({largest.layer}): {_times(largest.jump)}; jumps are against the input "
+            f"of a submodule, that of {WHOLE} against the image"
+        )
     return table
 
 

@@ -23,8 +23,8 @@ def number(value: float) -> str:
 def verdict(result: Result, tolerance: float | None) -> tuple[str, str]:
     """What to make of a result, and its colour: at the floor, within or above the tolerance, or nothing to compare."""
     median = result.delta.median
-    if math.isnan(median):
-        return "nothing to compare", "red"
+    if math.isnan(median) or result.empty(tolerance):
+        return "nothing to compare" if math.isnan(median) else "shows nothing", "red"
     if tolerance is not None and not median <= tolerance:
         return f"above {tolerance:g}", "red"
     if result.at_floor:
@@ -33,8 +33,13 @@ def verdict(result: Result, tolerance: float | None) -> tuple[str, str]:
 
 
 def passes(result: Result, tolerance: float | None) -> bool:
-    """Whether the median Delta is within the tolerance, if there is one; what cannot be compared does not pass."""
-    return not math.isnan(result.delta.median) and (tolerance is None or result.delta.median <= tolerance)
+    """Whether the median Delta is within the tolerance, if there is one.
+
+    What cannot be compared does not pass, nor what would show nothing.
+    """
+    if math.isnan(result.delta.median):
+        return False
+    return tolerance is None or (result.delta.median <= tolerance and not result.empty(tolerance))
 
 
 #: The lines of the table: what they are called, and what they say of a result.

@@ -26,7 +26,9 @@ def load_factory(target: str) -> Callable[[int], nn.Module]:
     path, name = _parts(target)
     factory = getattr(_run(path, target), name, None)
     if factory is None:
-        raise ValueError(f"`{target}`: {path} has no name `{name}`; the part after the colon must be {EXAMPLE}")
+        raise ValueError(
+            f"`{target}`: {path} has no name `{name}`; after the colon stands a function of the file, as in {EXAMPLE}"
+        )
     if isinstance(factory, nn.Module) or not callable(factory):
         kind = type(factory).__name__
         raise ValueError(

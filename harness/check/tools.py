@@ -81,6 +81,8 @@ def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow
     console.print(Text(f"{name}; {probe}; {machine_line()}"))
     document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
     _write(output, {**document, **clock.read()}, console)
+    if all(math.isnan(row.delta) for row in rows):
+        raise ValueError(f"Δ of no submodule of {subject.target} could be taken: the notes say why")
     return rows
 
 

@@ -24,6 +24,17 @@ def consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
         with warnings.catch_warnings():
             warnings.showwarning = show
             yield Console(quiet=quiet), None if quiet else errors
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, OverflowError) as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        said = f"error: out of memory ({error}); use smaller images, fewer of them or a smaller network"
+        errors.print(said, style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Torch's allocators raise plain RuntimeErrors."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)

@@ -45,6 +45,7 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
         artefact(only)
     check_writable(out / "index.html")
     found = material(rows, error_budget)
+    _check_rows(found, rows, out)
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     files = report_files(found, out, rows, only)
@@ -60,6 +61,15 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
         console.print(
             f"no run is longer than those of {one.unless}" if one.unless else none, markup=False, soft_wrap=True
         )
+
+
+def _check_rows(found: Material, rows: Path, out: Path) -> None:
+    """A folder given by mistake must not empty a report that is there."""
+    from sesn._checks import require
+
+    there = rows.is_dir() and bool(len(found.rows) or not (out / "index.html").exists())
+    rule = "a folder with rows" + ("" if rows.is_dir() else ", and there is no such folder")
+    require(there, "rows", str(rows), rule, "make some with `sesn run`, or give the folder that has them")
 
 
 def material(rows: Path, error_budget: Path) -> Material:
@@ -89,12 +99,12 @@ def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
     from harness.drawing import Drawing
     from harness.report.waterfall import budget_rows
 
-    document = json.loads(path.read_text(encoding="utf-8"))
     try:
+        document = json.loads(path.read_text(encoding="utf-8"))
         steps = tuple(Step(**step) for step in document["budget"]["steps"])
         figure = draw_budget(
             Budget(**{**document["budget"], "steps": steps}), Path(document["settings"]["target"]).name
         )
         return budget_rows(document), {"error-budget": Drawing(figure)}
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error

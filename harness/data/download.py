@@ -36,7 +36,7 @@ def fetch(name: str, root: Path | None = None) -> Path:
         root: the folder of data sets, made if need be; by default $SESN_DATA.
     """
     if name not in FETCHERS:
-        raise ValueError(f"`name` (={name!r}) must be one of {', '.join(map(repr, FETCHERS))}")
+        raise ValueError(f"`fetch` (={name!r}) must be one of {', '.join(map(repr, FETCHERS))}")
     named = named_root(root)
     if named is None:
         raise FileNotFoundError(f"no folder to put {name} into was named: {REMEDY}")

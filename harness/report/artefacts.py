@@ -123,7 +123,8 @@ _REDUCED = (
 )
 _TIMES = (
     "Time of an epoch of MNIST-scale (10,000 images), extrapolated from the median training step without reading data; "
-    "ratios are to the CNN, multiply-adds are of one image's forward pass. in, out: whether the interval of the ratio "
+    "ratios to the CNN are medians over steps taken in turn, which a slow moment of the machine changes less than the "
+    "seconds beside them; multiply-adds are of one image's forward pass. in, out: whether the interval of the ratio "
     "here meets that of the published ratio, which has the width of its rounding."
 )
 _CONFIGURATION = (

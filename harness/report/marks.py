@@ -194,5 +194,5 @@ def differences_table(frame: Any) -> Table:
 
 def differences_says(frame: Any) -> list[Finding]:
     """How many there are."""
-    text = f"The paper's text and the released code differ, or one is silent, in {len(frame)} places listed below"
+    text = f"The paper's text and the released code differ, or one is silent, in {len(frame)} places of the table"
     return [Finding("differs", text + "; networks can be built by either recipe.")] if len(frame) else []

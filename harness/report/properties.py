@@ -144,9 +144,11 @@ def property_notes(frame: Any) -> list[str]:
     """What the numbers are, in words."""
     notes = [
         f"Equivariant: the median Δ of the published layer is at most {SMALL:g} of a plain convolution's.",
-        "Admissible: Δ over the plain convolution's, of layers built for each factor; median over a family's factors.",
+        "Admissible: Δ over the plain convolution's, of layers built for each factor; median over a family's factors. "
+        "The published layer has a step of its own, so the two columns may differ: one is about that layer, the other "
+        "about what can be built.",
         "A mark in brackets: Δ is small for no family, so it only says which factors the layer can be built for.",
-        "Translation: median squared relative error under shifts by whole pixels, away from the border.",
+        "Shift error: median squared relative error under shifts by whole pixels, away from the border.",
     ]
     return notes + [
         f"{line.label}: Δ leaves out what has no partner among the scales, on either side; with it the published "

@@ -18,6 +18,10 @@ def _nobody(_fraction: float, _doing: str) -> None:
     pass
 
 
+def _no_matter(_seconds: float) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Context:
     """None of this may change a result, only where and how it is computed.
@@ -27,9 +31,11 @@ class Context:
         device: "cpu", "cuda", "cuda:1".
         scratch: a folder for this cell's checkpoints, emptied once its rows are stored; None keeps nothing.
         on_progress: told how far the cell is.
+        on_resume: told how many seconds an earlier attempt spent on what is not done again.
     """
 
     data_root: Path | None = None
     device: str = "cpu"
     scratch: Path | None = None
     on_progress: Progress = _nobody
+    on_resume: Callable[[float], None] = _no_matter

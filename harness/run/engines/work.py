@@ -80,10 +80,11 @@ class Throttled:
 def carry_out(task: Task, place: Place, on_progress: Progress) -> Result:
     """Run a cell and say what became of it. Whatever goes wrong in it is a result, too."""
     scratch = place.scratch / task.cell.id if place.scratch else None
-    context = Context(place.data_root, place.device, scratch, on_progress)
+    earlier: list[float] = []
+    context = Context(place.data_root, place.device, scratch, on_progress, earlier.append)
     started, clock = now(), time.perf_counter()
     status, measurements, reason = _attempt(task, context)
-    seconds = round(time.perf_counter() - clock, 4)
+    seconds = round(time.perf_counter() - clock + sum(earlier), 4)
     return Result(task.cell, status, measurements, reason, provenance_with_code(place.device), started, seconds)
 
 

@@ -68,7 +68,7 @@ def train_in(team: Team, make: MakeJob, cell: Cell, context: Context) -> list[Me
         job = make(cell, context.data_root)
         checkpoint = checkpoint_in(context.scratch, cell.id)
         trainer = Trainer(job, numerics, cell.seed, device, team, checkpoint, context.on_progress)
-        trainer.run()
+        context.on_resume(trainer.run())
         return measurements(trainer) if team.rank == 0 else []
 
 

@@ -132,8 +132,8 @@ def _answer(order: dict[str, Any], device: str) -> dict[str, Any]:
     team = Ranks()
     module, name = order["make"]
     make = getattr(importlib.import_module(module), name)
-    paths = {key: Path(order[key]) if order[key] else None for key in ("data_root", "scratch")}
-    context = Context(device=device, on_progress=_say if team.rank == 0 else _say_nothing, **paths)
+    data_root, scratch = (Path(order[key]) if order[key] else None for key in ("data_root", "scratch"))
+    context = Context(data_root, device, scratch, _say if team.rank == 0 else _say_nothing)
     try:
         found = train_in(team, make, Cell.from_dict(order["cell"]), context)
     except (FloatingPointError, ValueError, OSError) as error:

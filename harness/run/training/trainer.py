@@ -56,6 +56,7 @@ class Diary:
         probed: what the probe measured.
         best_epoch: how many epochs were behind when the validation error was first at its least; 0 if never asked.
         scaler: the state of the gradients' scale in mixed precision.
+        spent: seconds of all attempts up to this checkpoint.
     """
 
     epoch: int = 0
@@ -66,6 +67,7 @@ class Diary:
     probed: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int = 0
     scaler: dict[str, Any] = field(default_factory=dict)
+    spent: float = 0.0
 
     def note(self, metric: str, value: float) -> None:
         """Add an epoch's number to a curve."""
@@ -106,22 +108,25 @@ class Trainer:
         self.scaler = torch.amp.GradScaler("cuda", enabled=numerics.precision == "amp")
         self.diary = Diary()
         self.best: dict[str, Tensor] = {}
-        self._saved = time.monotonic()
+        self._saved = self._began = time.monotonic()
+        self._spent = 0.0
 
     @property
     def epochs(self) -> int:
         """How many there are to be."""
         return self.job.recipe.schedule.epochs
 
-    def run(self) -> None:
-        """Train to the end, from the checkpoint if there is one."""
+    def run(self) -> float:
+        """Train to the end, from the checkpoint if there is one; the seconds that had been spent on that."""
         self._resume()
+        self._spent = self.diary.spent
         joined = self.team.joined(self.network)
         if (self.diary.epoch, self.diary.step) == (0, 0):
             self._probe()
         while self.diary.epoch < self.epochs:
             self._train_epoch(joined)
             self._close_epoch()
+        return self._spent
 
     def take_best(self) -> None:
         """Give the network the weights of the epoch that counts."""
@@ -212,6 +217,7 @@ class Trainer:
         if self.checkpoint is None or self.team.rank or time.monotonic() - self._saved < at_most_every:
             return
         self.diary.scaler = self.scaler.state_dict()
+        self.diary.spent = self._spent + time.monotonic() - self._began
         self.checkpoint.write(Snapshot(self._tensors(), asdict(self.diary)))
         self._saved = time.monotonic()
 
