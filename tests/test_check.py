@@ -19,7 +19,7 @@ from harness.check.picture import view
 from harness.check.target import load_factory
 from harness.cli import app
 from harness.data.image_sets import image_set
-from sesn import ScaleGrid, diagnose, equivariance_error
+from sesn import ScaleGrid, assert_equivariant, diagnose, equivariance_error
 
 Check = Callable[..., Any]
 TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)
@@ -66,6 +66,36 @@ grows = lambda: Odd(lambda x: nn.functional.pad(x, (1, 1, 1, 1)))
 lost_key = lambda: Odd(lambda x: {}["weights"])
 instance = nn.Identity()
 number = 3
+noisy = lambda: Odd(lambda x: x + torch.randn_like(x))
+
+def constant(layer, *rest):
+    nn.init.zeros_(layer.weight)
+    nn.init.ones_(layer.bias)
+    return nn.Sequential(*rest, layer)
+
+constant_map = lambda: constant(nn.Conv2d(1, 2, 3, padding=1))
+constant_scores = lambda: constant(nn.Linear(1, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+def hardly():
+    """Scores that are nearly all bias."""
+    network = constant_scores()
+    nn.init.constant_(network[-1].weight, 1e-3)
+    return network
+
+def zero():
+    layer = nn.Conv2d(1, 2, 3, padding=1, bias=False)
+    nn.init.zeros_(layer.weight)
+    return layer
+
+class Channels(nn.Module):
+    """Each place normalised by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(1)
+
+    def forward(self, x):
+        return self.norm(x.movedim(1, -1)).movedim(-1, 1) + x.abs()
 
 def raises():
     raise KeyError("weights.pt")
@@ -135,6 +165,46 @@ def test_no_channel_left_to_compare_is_no_pass(check: Check) -> None:
     assert result.exit_code == 1
     assert "no scale channel is left to compare" in said(result)
     assert "too few scales" in said(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("constant_map", "the output is constant over space"),
+        ("constant_scores", "the output hardly depends on the image (unrelated images differ by 0)"),
+        ("hardly", "the output hardly depends on the image"),
+    ],
+)
+def test_an_output_that_says_nothing_of_the_image_is_no_pass(check: Check, name: str, why: str) -> None:
+    result = check(name, "--tolerance", "1e-2")
+    assert result.exit_code == 1
+    assert f"but {why}" in said(result)
+    assert "it shows nothing" in said(result)
+    images, _ = image_set("embedded", 1, 64, 64, 3)
+    with pytest.raises(AssertionError, match="it shows nothing"):
+        assert_equivariant(load_factory(f"networks.py:{name}")(0), images, 1 / 2, tolerance=1e-2)
+
+
+def test_copies_of_one_image_are_no_unrelated_images(check: Check) -> None:
+    check("identity")
+    images, _ = image_set("embedded", 1, 64, 64, 1)
+    error = assert_equivariant(load_factory("networks.py:lift")(0), images.expand(3, -1, -1, -1), 1 / 2)
+    assert error.ceiling is None
+
+
+def test_a_zero_output_is_called_so(check: Check) -> None:
+    result = check("zero")
+    assert result.exit_code == 1
+    assert "the output is zero: there is nothing to compare" in said(result)
+
+
+def test_chance_in_the_forward_pass_is_noticed(check: Check) -> None:
+    assert "chance or the other images: the output for one image changes by" in said(check("noisy"))
+    assert "chance" not in said(check("cnn"))
+
+
+def test_a_norm_over_channels_alone_is_not_blamed(check: Check) -> None:
+    assert "statistics of the input" not in said(check("Channels"))
 
 
 def test_a_factor_between_two_scales_is_said_to_be(check: Check) -> None:

@@ -243,3 +243,21 @@ def test_any_flipped_byte_is_seen(tmp_path: Path) -> None:
             warnings.simplefilter("ignore")
             read = checkpoint.read()
         assert read is None or (torch.equal(read.tensors["a"], torch.arange(5.0)) and read.notes == {"epoch": 3})
+
+
+def test_the_seconds_of_an_interrupted_run_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+    clock = [0.0]
+
+    def ticking() -> float:
+        clock[0] += 1.0
+        return clock[0]
+
+    monkeypatch.setattr(trainer.time, "monotonic", ticking)
+    with pytest.raises(Interrupted):
+        train(tiny.job, tiny.cell(), replace(interrupt_after(4), scratch=tmp_path))
+    spent = clock[0]
+    told: list[float] = []
+    train(tiny.job, tiny.cell(), Context(scratch=tmp_path, on_resume=told.append))
+    assert len(told) == 1
+    assert 0 < told[0] <= spent

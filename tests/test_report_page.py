@@ -358,3 +358,24 @@ def test_one_panel_alone_can_be_drawn(tmp_path: Path) -> None:
     rows = synthetic.store(tmp_path / "rows", only)
     result = invoke("--rows", rows, "--out", tmp_path / "out", "--only", "figure-2")
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_folder_without_rows_does_not_empty_a_report(written: Path, tmp_path: Path, there: bool) -> None:
+    rows = tmp_path / "rows"
+    if there:
+        rows.mkdir()
+    before = {path: path.read_bytes() for path in written.rglob("*") if path.is_file()}
+    result = invoke("--rows", rows, "--out", written)
+    assert result.exit_code == 2
+    assert "`rows`" in result.output
+    assert "must be a folder with rows" in " ".join(result.output.split())
+    assert {path: path.read_bytes() for path in written.rglob("*") if path.is_file()} == before
+
+
+def test_an_error_budget_that_is_no_json_is_named(written: Path, tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    path.write_text("no json", encoding="utf-8")
+    result = invoke("--rows", written / "rows", "--out", tmp_path / "out", "--error-budget", path)
+    assert result.exit_code == 2
+    assert "`error_budget`" in result.output

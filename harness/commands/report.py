@@ -67,9 +67,10 @@ def _check_rows(found: Material, rows: Path, out: Path) -> None:
     """A folder given by mistake must not empty a report that is there."""
     from sesn._checks import require
 
-    there = rows.is_dir() and bool(len(found.rows) or not (out / "index.html").exists())
+    there = bool(len(found.rows)) or not (out / "index.html").exists()
     rule = "a folder with rows" + ("" if rows.is_dir() else ", and there is no such folder")
-    require(there, "rows", str(rows), rule, "make some with `sesn run`, or give the folder that has them")
+    remedy = f"the report in {out} would be emptied: give the folder that has the rows, or another `out`"
+    require(there, "rows", str(rows), rule, remedy)
 
 
 def material(rows: Path, error_budget: Path) -> Material:
