@@ -32,7 +32,7 @@ FORMAT = 2
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
 #: A Delta beyond this part of that of unrelated images is worth a word.
-NEAR = 0.2
+NEAR = 0.5
 
 
 @dataclass(frozen=True)
