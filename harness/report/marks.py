@@ -40,7 +40,7 @@ def properties_table(frame: Any) -> Table:
 def _property_line(line: dict[str, Any]) -> tuple[Entry, ...]:
     equivariance, scales, interscale = (_question(line, question) for question in QUESTIONS)
     deltas = [_number(line[name]) for name in ("delta", "delta_cnn")]
-    ratios = [_number(line[f"ratio_{family}"], line["refused"]) for family in FAMILIES]
+    ratios = [_number(line[f"ratio_{family}"], _unbuilt(line["refused"])) for family in FAMILIES]
     reach = [Entry(str(line["reach"]), line["reach"]), _number(line["translation_error"])]
     return (Entry(line["label"]), *equivariance, *deltas, *scales, *ratios, *interscale, *reach)
 
@@ -50,6 +50,11 @@ def _question(line: dict[str, Any], question: str) -> list[Entry]:
     if not published:
         return [absent(UNPRINTED), Entry(here), absent(UNPRINTED)]
     return [Entry(published), Entry(here), Entry(agree, bold=agree == "no")]
+
+
+def _unbuilt(refused: str) -> str:
+    """In words, what the layer said when it was to be built for such factors."""
+    return f"no such layer can be built: {refused}" if refused else ""
 
 
 def _number(value: float, reason: str = "") -> Entry:
