@@ -23,6 +23,18 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def hardware(device: torch.device | str = "cpu") -> str:
+    """What computes there: the name of the GPU, or of the processor."""
+    if device_kind(device) == "cuda":
+        return torch.cuda.get_device_name(device)
+    return processor()
+
+
+def device_kind(device: torch.device | str) -> str:
+    """The device without its number: which of several equal GPUs it was decides nothing."""
+    return str(device).partition(":")[0]
+
+
 @cache
 def code_version() -> str:
     """The version of sesn, and in a checkout its commit ("+dirty" if sesn or harness differ from it)."""
@@ -50,9 +62,9 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def provenance(device: torch.device | str = "cpu") -> dict[str, str | int]:
-    """Processor, threads, torch and device, as columns."""
+    """What computes, threads, torch and device, as columns."""
     return {
-        "machine": processor(),
+        "machine": hardware(device),
         "threads": torch.get_num_threads(),
         "torch": str(torch.__version__),
         "device": str(device),
@@ -65,7 +77,7 @@ def provenance_with_code(device: torch.device | str = "cpu") -> dict[str, str | 
 
 
 def machine_line(device: torch.device | str = "cpu") -> str:
-    """Processor, threads, torch and device in one line, for captions."""
+    """What computes, threads, torch and device in one line, for captions."""
     return machine_words(provenance(device))
 
 

@@ -132,6 +132,12 @@ def test_a_cell_that_was_run_again_counts_once(tmp_path: Path) -> None:
     assert set(load(tmp_path)["status"]) == {"ok"}
 
 
+def test_a_failure_does_not_undo_what_was_measured(tmp_path: Path) -> None:
+    write(tmp_path, result(0))
+    write(tmp_path, result(0, status="failed", reason="it broke on another machine"))
+    assert set(load(tmp_path)["status"]) == {"ok"}
+
+
 # --- torn and corrupt files
 
 BLOCKS = [encode(result(0)), encode(result(1, status="failed", reason="it broke")), encode(result(2))]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from harness.commands.ledger import Ledger, estimates, standing
 from harness.data.image_sets import IMAGE_SETS
 from harness.data.root import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
-from harness.machine import processor
+from harness.machine import device_kind, hardware
 from harness.plan import Planned, Request, plan
 from harness.records import BUDGETS, Budget, Scalar
 from harness.store.lines import Entry
@@ -34,6 +34,7 @@ class Asked:
         images: the image set for Delta; None: STL-10 if it is there, else embedded.
         rows: the folder of the store.
         training: settings of training cells.
+        here: whether cells that another machine or device has done are still to do.
     """
 
     experiments: tuple[str, ...]
@@ -44,6 +45,7 @@ class Asked:
     images: str | None
     rows: Path
     training: dict[str, Scalar] = field(default_factory=dict)
+    here: bool = False
 
     @classmethod
     def of(
@@ -56,6 +58,8 @@ class Asked:
         images: str | None,
         rows: Path,
         training: dict[str, Scalar],
+        *,
+        here: bool = False,
     ) -> Asked:
         """From the options as they are given."""
         named = ",".join(methods or ())
@@ -63,7 +67,7 @@ class Asked:
         # Nothing named must not mean everything: a script's variable may be empty.
         require(bool(keys) or not methods, "methods", named, "keys of methods", "leave it out for all")
         known = cast(Budget, one_of("budget", budget, BUDGETS))
-        return cls(tuple(experiments or ()), known, keys, recipe, data, images, rows, training)
+        return cls(tuple(experiments or ()), known, keys, recipe, data, images, rows, training, here)
 
     @cached_property
     def request(self) -> Request:
@@ -96,6 +100,13 @@ class Asked:
         """What is stored, of all experiments."""
         return stored(self.rows)
 
+    def counted(self, device: str) -> dict[str, Entry]:
+        """Of what is stored, what a run on the device need not do again."""
+        if not self.here:
+            return self.entries
+        here = (hardware(device), device_kind(device))
+        return {name: one for name, one in self.entries.items() if one.status != "ok" or _place(one.facts) == here}
+
     def planned(self, budget: Budget) -> list[Planned]:
         """The cells."""
         cells = plan(replace(self.request, budget=budget), self.experiments)
@@ -108,5 +119,10 @@ class Asked:
 
     def ledger(self, jobs: int, device: str, budget: Budget | None = None) -> Ledger:
         """How every cell stands that was asked for, or would have been at another budget."""
-        known = estimates(self.request, self.entries, processor(), device)
-        return Ledger([standing(one, self.entries) for one in self.planned(budget or self.budget)], known, jobs)
+        known, counted = estimates(self.request, self.entries, hardware(device), device), self.counted(device)
+        return Ledger([standing(one, counted) for one in self.planned(budget or self.budget)], known, jobs)
+
+
+def _place(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Where a stored cell was carried out."""
+    return facts["machine"], device_kind(facts["device"])

@@ -35,7 +35,7 @@ def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Cam
     with Writer(asked.rows) as writer:
         ledger = asked.ledger(len(workers), workers[0])
         store_skips(ledger.standings, asked.entries, writer)
-        sweep(where.scratch_folder, asked.entries)
+        sweep(where.scratch_folder, asked.counted(workers[0]))
         running = Campaign(ledger, asked.entries, writer, where.scratch_folder)
         running.run(engine, errors, quiet=quiet)
     return running

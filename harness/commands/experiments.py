@@ -38,6 +38,9 @@ Jobs = Annotated[int | None, typer.Option(metavar="N", help="Cells at a time; by
 Device = Annotated[str, typer.Option(help="auto (all GPUs, else the processor), cpu, cuda or cuda:N.")]
 Precision = Annotated[str | None, typer.Option(help="Of training: fp32, or amp on CUDA.")]
 Ranks = Annotated[int | None, typer.Option(metavar="N", help="Processes that share each training batch.")]
+Here = Annotated[
+    bool, typer.Option("--here", help="Do again what another machine or device has done: tables show only one.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ROWS = Path("reports/rows")
 #: Below the folder of rows; not committed.
@@ -57,6 +60,7 @@ def plan(
     device: Device = "auto",
     precision: Precision = None,
     ranks: Ranks = None,
+    here: Here = False,
     cells: Annotated[bool, typer.Option("--cells", help="List every cell.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -67,7 +71,7 @@ def plan(
         from harness.commands.overview import as_dict, print_plan
 
         training = training_settings(precision, ranks)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training)
+        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, here=here)
         workers = Where("local", jobs, device).workers
         ledger = asked.ledger(len(workers), workers[0])
         if json:
@@ -123,6 +127,7 @@ def run(
     device: Device = "auto",
     precision: Precision = None,
     ranks: Ranks = None,
+    here: Here = False,
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="Of each cell; by default its share of the cores.")
     ] = None,
@@ -140,10 +145,12 @@ def run(
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where, training_settings
+        from sesn._checks import require
 
         training = training_settings(precision, ranks)
         where = Where(engine, jobs, device, threads, address, data, scratch or rows / CHECKPOINTS)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training)
+        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, here=here)
+        require(not here or engine == "local", "here", here, "left out", "a cluster has many machines; use local")
         done = outcome(asked, where, console, errors, quiet=quiet)
     raise typer.Exit(1 if done.counts["failed"] else 0)
 

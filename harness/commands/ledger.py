@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from harness.machine import device_kind
 from harness.plan import EXPERIMENTS, Planned, Request, plan
 from harness.records import BUDGETS, Cell
 from harness.store.lines import Entry
@@ -50,7 +51,7 @@ class Estimates:
     """
 
     def __init__(self, machine: str, device: str) -> None:
-        self._here = (machine, device.partition(":")[0])
+        self._here = (machine, device_kind(device))
         #: seconds of each kind, by work
         self._seen: dict[tuple[str, ...], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
         #: asked for all cells each second, while there is news once in a while
@@ -59,7 +60,7 @@ class Estimates:
     def learn(self, planned: Planned, seconds: float, machine: str, device: str) -> None:
         """Take a finished cell into account."""
         kind = _kind(planned.cell)
-        for key in (kind, (*kind, machine, device.partition(":")[0])):
+        for key in (kind, (*kind, machine, device_kind(device))):
             self._seen[key][planned.work].append(seconds)
             self._medians.pop((key, planned.work), None)
 

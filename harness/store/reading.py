@@ -20,8 +20,13 @@ def files(rows: Path, experiments: Iterable[str] | None = None) -> list[Path]:
 
 
 def stored(rows: Path, experiments: Iterable[str] | None = None) -> dict[str, Entry]:
-    """Each cell by its id; where one was run again, after a failure, its last entry."""
-    return {entry.cell.id: entry for path in files(rows, experiments) for entry in read(path).entries}
+    """Each cell by its id; where one was run again, its last entry that was measured, or its last."""
+    found: dict[str, Entry] = {}
+    for path in files(rows, experiments):
+        for entry in read(path).entries:
+            if entry.status == "ok" or found.get(entry.cell.id, entry).status != "ok":
+                found[entry.cell.id] = entry
+    return found
 
 
 def finished(rows: Path, experiments: Iterable[str] | None = None) -> set[str]:
