@@ -145,6 +145,20 @@ def test_a_few_long_runs_have_a_table_beside_the_full_one(tmp_path: Path) -> Non
     assert f"Regenerate with `{again}`" in files["README.md"].decode()
 
 
+def test_realisations_of_several_machines_have_a_table_of_their_own(tmp_path: Path) -> None:
+    settings = {"data": "mnist", "recipe": "paper", "epochs": 3, "resolution": 28, "augmented": False}
+    rows = tmp_path / "rows"
+    for seed, machine in enumerate(("Old CPU", "New CPU")):
+        cell = Cell("mnist-scale", 1, "lite", "cnn", settings, seed)
+        facts = {**synthetic.PROVENANCE, "machine": machine}
+        found = Result(cell, "ok", (Measurement("test_error", (2.0 + seed,)),), "", facts, synthetic.STARTED, 1.0)
+        synthetic.store(rows, [found])
+    files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
+    assert b"2.50 \xc2\xb1 0.71" in files["tables/mnist-scale-machines.md"]
+    assert b"2 realisations; data set mnist; 3 epochs; paper recipe; New CPU or Old CPU" in files["README.md"]
+    assert b"2.50" not in files["tables/mnist-scale.md"]
+
+
 def test_what_was_skipped_says_why_where_nothing_is_shown(tmp_path: Path) -> None:
     cell = Cell("stl10", 1, "smoke", "wrn", {"data": "stl10", "recipe": "paper"})
     rows = synthetic.store(tmp_path / "rows", synthetic.absent(cell, "skipped", "no folder of data sets was named"))

@@ -51,7 +51,7 @@ def test_one_long_run_does_not_hide_a_full_table() -> None:
 
 def test_the_longest_runs_can_be_asked_for() -> None:
     rows = synthetic.frame([trained("cnn"), trained("ss-cnn"), trained(budget="paper", epochs=60)])
-    found = select(rows, published(), "mnist-scale", longest=True)
+    found = select(rows, published(), "mnist-scale", choice="longest")
     assert set(found.rows["budget"]) == {"paper"}
 
 
@@ -71,9 +71,33 @@ def test_the_machine_with_most_cells_and_only_that() -> None:
     assert "few" in found.left_out[0]
 
 
+def test_several_machines_stand_together_only_where_they_are_asked_for() -> None:
+    rows = synthetic.frame([trained(seed=0, machine="old"), trained(seed=1, machine="new")])
+    assert len(select(rows, published(), "mnist-scale").rows) == 1
+    found = select(rows, published(), "mnist-scale", choice="machines")
+    assert set(found.rows["seed"]) == {0, 1}
+    assert found.facts["machine"] == "new or old"
+    assert found.left_out == ()
+
+
+def test_on_several_machines_budgets_and_settings_do_not_mix_either() -> None:
+    long = trained(seed=0, machine="old", budget="paper", epochs=60)
+    rows = synthetic.frame([trained(seed=0, machine="old"), trained(seed=1, machine="new"), long])
+    found = select(rows, published(), "mnist-scale", choice="machines")
+    assert len(set(found.rows["budget"])) == 1
+    assert len(set(found.rows["epochs"])) == 1
+    assert len(found.left_out) == 1
+
+
 def test_devices_do_not_mix() -> None:
     found = chosen(trained(seed=0, device="cuda"), trained(seed=1, device="cpu"), trained(seed=2, device="cpu"))
     assert set(found.rows["device"]) == {"cpu"}
+
+
+def test_the_gpus_of_one_machine_stand_together() -> None:
+    found = chosen(trained(seed=0, device="cuda:0"), trained(seed=1, device="cuda:1"), trained(seed=2, device="cpu"))
+    assert set(found.rows["seed"]) == {0, 1}
+    assert found.facts["device"] == "cuda"
 
 
 def test_the_papers_data_go_before_more_embedded_ones() -> None:

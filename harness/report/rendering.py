@@ -13,7 +13,7 @@ from harness.machine import machine_words
 from harness.methods import METHODS
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import VERDICTS, Finding, Verdict
-from harness.report.select import Selection, cleaned, select
+from harness.report.select import Choice, Selection, cleaned, select
 from harness.report.tables import Table
 from harness.report.waterfall import budget_selection
 
@@ -73,21 +73,23 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
     rows, notes = cleaned(material.rows)
     needed = {key for one in chosen for key in (*one.experiments, *one.beside)}
-    trained = {key for one in chosen if one.longest for key in one.experiments}
-    fullest = {key: _selection(material, rows, key, longest=False) for key in sorted(needed)}
-    longest = fullest | {key: _selection(material, rows, key, longest=True) for key in sorted(trained)}
+    wanted: set[tuple[str, Choice]] = {(key, "fullest") for key in needed}
+    wanted |= {(key, one.choice) for one in chosen for key in one.experiments}
+    found = {(key, choice): _selection(material, rows, key, choice) for key, choice in sorted(wanted)}
+    fullest = {key: found[key, "fullest"] for key in sorted(needed)}
     every = []
     for one in chosen:
-        few = one.longest and any(longest[key].facts != fullest[key].facts for key in one.experiments)
-        if few or not one.unless:
-            every.append(_render(one, longest if few else fullest, material.figures, few))
+        own = {key: found[key, one.choice] for key in one.experiments}
+        others = one.choice != "fullest" and any(own[key].cells != fullest[key].cells for key in own)
+        if others or not one.unless:
+            every.append(_render(one, fullest | own, material.figures, few=others and one.choice == "longest"))
     return every, [*material.notes, *notes]
 
 
-def _selection(material: Material, rows: Any, key: str, longest: bool) -> Selection:
+def _selection(material: Material, rows: Any, key: str, choice: Choice) -> Selection:
     if key == "error-budget":
         return budget_selection(material.error_budget)
-    return select(rows, material.paper, key, material.versions.get(key), longest)
+    return select(rows, material.paper, key, material.versions.get(key), choice)
 
 
 def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing], few: bool) -> Rendered:

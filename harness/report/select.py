@@ -3,17 +3,19 @@
 The current version of the experiment; anything rather than a smoke test; the paper's own data rather than embedded
 ones; then the group that fills most of the artefact's places, so that one long run does not hide a full table; then
 the highest budget, and the machine and settings with most cells. For an artefact of the `longest` runs the
-places do not count. What is left out is listed.
+places do not count. Only an artefact of several `machines`, which says so, takes them together. What is left out is
+listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
+from harness.machine import device_kind
 from harness.methods import METHODS
 from harness.records import BUDGETS, CORE, METRICS
 
@@ -28,7 +30,10 @@ AXES: Mapping[str, tuple[str, ...]] = {
 }
 #: Places inside a cell; they may look like settings where a cell has only one of them.
 COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels"})
-BASE = ["version", "budget", "machine", "device"]
+#: Which rows an artefact takes: those that fill most of it, the longest runs, or those that fill most of it on all
+#: machines together (nothing that depends on the machine may be shown then).
+Choice = Literal["fullest", "longest", "machines"]
+RUN, PLACE = ("version", "budget"), ("machine", "device")
 #: Settings that never vary within an artefact, whatever decides them.
 ALWAYS = ("data", "images", "recipe")
 #: Data that came with the installation stand behind the data of the paper.
@@ -60,6 +65,11 @@ class Selection:
         """Whether nothing was measured."""
         return len(self.rows) == 0
 
+    @property
+    def cells(self) -> set[str]:
+        """What its rows were measured in."""
+        return set(self.rows["cell"])
+
     def metric(self, name: str) -> Any:
         """The rows of one metric."""
         return self.rows[self.rows["metric"] == name]
@@ -88,39 +98,41 @@ def cleaned(rows: Any) -> tuple[Any, list[str]]:
     return rows[known["metric"] & known["method"] & known["budget"]], notes
 
 
-def select(rows: Any, paper: Any, experiment: str, version: int | None = None, longest: bool = False) -> Selection:
+def select(rows: Any, paper: Any, experiment: str, version: int | None = None, choice: Choice = "fullest") -> Selection:
     """The rows of one experiment that may stand together; the newest version in the rows, if none is named.
 
-    `longest` prefers the highest budget with data, however few methods have it.
+    The choice "longest" prefers the highest budget with data, however few methods have it.
     """
     published = paper[paper["experiment"].eq(experiment)].dropna(axis="columns", how="all")
     published = published.reindex(columns=[*dict.fromkeys([*CORE, *EXTRA, *published.columns])])
     rows = rows[rows["experiment"].eq(experiment)].dropna(axis="columns", how="all")
     rows = rows.reindex(columns=[*dict.fromkeys([*CORE, *rows.columns])])
+    rows = rows.assign(device=rows["device"].astype(object).map(device_kind, na_action="ignore"))
     good, bad = rows[rows["status"].eq("ok")], rows[~rows["status"].eq("ok")]
     wanted = version if version is not None else int(good["version"].max()) if len(good) else 0
     bad = bad[bad["version"].eq(wanted)]
-    groups = _groups(good, experiment)
+    base = RUN if choice == "machines" else (*RUN, *PLACE)
+    groups = _groups(good, experiment, base)
     places = {key: _places(good[good["cell"].isin(cells)], experiment) for key, cells in groups.items()}
-    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted, 0 if longest else places[key]))
+    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted, places[key] * (choice != "longest"), base))
     chosen = [key for key in ranked if dict(key)["version"] == wanted][:1]
     shown_key = dict(chosen[0]) if chosen else {}
     left_out = tuple(_describe(dict(key), len(groups[key]), shown_key) for key in ranked if key not in chosen)
     if not chosen:
         return Selection(experiment, good[:0], bad, published, left_out=left_out)
     shown = good[good["cell"].isin(groups[chosen[0]])]
-    every = {name: _only(shown[name]) for name in ("torch", "threads", "code", *_settings(shown))}
+    every = {name: _only(shown[name]) for name in ("torch", "threads", "code", *PLACE, *_settings(shown))}
     facts = {**every, **dict(chosen[0])}
     return Selection(experiment, shown, bad[bad["budget"].eq(facts["budget"])], published, facts, left_out)
 
 
-def _groups(rows: Any, experiment: str) -> dict[tuple[tuple[str, Any], ...], list[str]]:
-    """The cells that may stand together: of one version, budget, machine and device, and of the same settings."""
+def _groups(rows: Any, experiment: str, base: tuple[str, ...]) -> dict[tuple[tuple[str, Any], ...], list[str]]:
+    """The cells that may stand together: of one version, budget and whatever else is in `base`, and same settings."""
     groups: dict[tuple[tuple[str, Any], ...], list[str]] = {}
     settings = _settings(rows)
-    cells = rows.drop_duplicates("cell")[["cell", *BASE, *settings]].astype(object)
-    for _, part in cells.groupby(BASE, sort=True, dropna=False):
-        names = [*BASE, *_splitting(part, settings, AXES.get(experiment, ()))]
+    cells = rows.drop_duplicates("cell")[["cell", *base, *settings]].astype(object)
+    for _, part in cells.groupby(list(base), sort=True, dropna=False):
+        names = [*base, *_splitting(part, settings, AXES.get(experiment, ()))]
         for cell in part.to_dict("records"):
             groups.setdefault(tuple((name, _plain(cell[name])) for name in names), []).append(cell["cell"])
     return groups
@@ -154,7 +166,9 @@ def _places(rows: Any, experiment: str) -> int:
     return len(rows.drop_duplicates(["method", *axes]))
 
 
-def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int, places: int) -> tuple[Any, ...]:
+def _rank(
+    key: dict[str, Any], groups: dict[Any, Any], wanted: int, places: int, base: tuple[str, ...]
+) -> tuple[Any, ...]:
     """The best first."""
 
     def many(*names: str) -> int:
@@ -167,7 +181,7 @@ def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int, places: int)
         any(str(key.get(name)) == EMBEDDED for name in DATA_SETTINGS),
         -places,
         -BUDGETS.index(key["budget"]),
-        -many(*BASE),
+        -many(*base),
         -many(*key),
         str(sorted(key.items(), key=str)),
     )
@@ -175,8 +189,10 @@ def _rank(key: dict[str, Any], groups: dict[Any, Any], wanted: int, places: int)
 
 def _describe(key: dict[str, Any], cells: int, shown: dict[str, Any]) -> str:
     """Where the cells were run, on which data, and the settings that keep them apart from those that are shown."""
-    place = f"version {key['version']}, {key['budget']} budget, {key['machine']} ({key['device']})"
-    apart = {name for name, value in key.items() if name in shown and shown[name] != value and name not in BASE}
+    place = f"version {key['version']}, {key['budget']} budget"
+    place += f", {key['machine']} ({key['device']})" if "machine" in key else ""
+    base = (*RUN, *PLACE)
+    apart = {name for name, value in key.items() if name in shown and shown[name] != value and name not in base}
     settings = [f"{name}={value}" for name, value in key.items() if name in ALWAYS or name in apart]
     return f"{cells:,} {'cells' if cells > 1 else 'cell'} of {', '.join([place, *settings])}"
 
