@@ -156,6 +156,8 @@ def test_realisations_of_several_machines_have_a_table_of_their_own(tmp_path: Pa
     files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
     assert b"2.50 \xc2\xb1 0.71" in files["tables/mnist-scale-machines.md"]
     assert b"2 realisations; data set mnist; 3 epochs; paper recipe; New CPU or Old CPU" in files["README.md"]
+    assert b"(2 realisations) and the paper" in files["README.md"]
+    assert b"lite budget: 3 of the paper's 60 epochs; 2 machines" in files["README.md"]
     assert b"2.50" not in files["tables/mnist-scale.md"]
 
 

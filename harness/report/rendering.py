@@ -131,9 +131,11 @@ def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
 
 
 def _budget_words(chosen: Selection) -> str:
-    """The budget, and of a shorter training how many epochs it has of the paper's."""
+    """The budget, of a shorter training how many epochs it has of the paper's, and on how many machines, if several."""
     words = f"{chosen.facts['budget']} budget"
-    return f"{words}: {_shorter(chosen)}" if _shorter(chosen) else words
+    words += f": {_shorter(chosen)}" if _shorter(chosen) else ""
+    machines = chosen.rows["machine"].nunique()
+    return f"{words}; {machines} machines" if machines > 1 else words
 
 
 def _shorter(chosen: Selection) -> str:
