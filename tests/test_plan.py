@@ -8,7 +8,16 @@ from dataclasses import replace
 import pytest
 
 from harness.methods import METHODS, methods_on
-from harness.plan import EXPERIMENTS, REALISATIONS, RESOLUTIONS, Request, experiment, plan
+from harness.plan import (
+    EXPERIMENTS,
+    NOT_REDUCED,
+    REALISATIONS,
+    REDUCED_METHODS,
+    RESOLUTIONS,
+    Request,
+    experiment,
+    plan,
+)
 from harness.records import BUDGETS, Budget
 from harness.run.runners import RUNNERS
 
@@ -72,6 +81,12 @@ def test_methods_that_were_not_asked_for_are_left_out() -> None:
     timed = plan(Request(methods=("cnn", "wrn")), ["epoch-time"])
     assert {one.cell.settings["methods"] for one in timed} == {"cnn"}
     assert all(one.skip for one in plan(Request(methods=("wrn",)), ["epoch-time"]))
+
+
+def test_the_reduced_network_leaves_methods_out_with_the_reason() -> None:
+    cells = plan(Request("lite"), ["stl10-reduced"])
+    assert [one.cell.method for one in cells if not one.skip] == [*REDUCED_METHODS]
+    assert {one.skip for one in cells if one.skip} == {NOT_REDUCED}
 
 
 def test_without_stl10_its_cells_carry_the_reason() -> None:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import synthetic
 from hypothesis import given
@@ -84,6 +85,16 @@ def test_the_reduced_network_is_never_called_equal_to_the_papers(every: dict[str
     frame = errors.stl10_frame("stl10-reduced")(every)
     assert set(frame["within"]) == {""}
     assert errors.reduced_table(frame).lines[0][3].text == "+0.00"
+
+
+def test_small_differences_on_few_test_images_are_called_chance() -> None:
+    lines = [("wrn", 11.5, 60.0), ("dss-vector", 11.3, 59.0), ("sesn-b", 8.5, 50.0)]
+    frame = pd.DataFrame(lines, columns=["method", "paper", "here"]).assign(test_images=2000)
+    told = errors.reduced_says(frame)[1].text
+    assert "Of 2 methods 1 differ from WRN by more than the choice of 2,000 test images explains" in told
+    assert "SESN-B (-10.00 %)" in told
+    assert "DSS" not in told
+    assert "Of 2 methods 0" in errors.reduced_says(frame.assign(test_images=20))[1].text
 
 
 def test_times_are_compared_by_their_ratios(every: dict[str, Selection]) -> None:

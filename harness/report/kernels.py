@@ -183,7 +183,8 @@ def bases() -> dict[str, SteerableBasis]:
 def basis_frame(_selections: Any) -> Any:
     """One line per function and scale: sigma, norm, and the sum of the pixels."""
     lines = [
-        (name, n, round(sigma, 6), basis.boxes[k], float(tile.norm()), float(tile.sum()))
+        # A sum that is zero but for rounding is zero, and not minus zero, on every machine.
+        (name, n, round(sigma, 6), basis.boxes[k], float(tile.norm()), round(float(tile.sum()), 12) + 0.0)
         for name, basis in bases().items()
         for k, sigma in enumerate(basis.grid)
         for n, tile in enumerate(basis.functions[:, k])

@@ -123,7 +123,9 @@ def artefact_files(one: Rendered) -> Files:
     name, key = _folder(one), one.artefact.id
     if one.empty:
         return {}
-    files = {f"{name}/{key}.csv": one.frame.to_csv(index=False, lineterminator="\n").encode()}
+    # Twelve digits: the last of sixteen differ from one machine to another.
+    table = one.frame.to_csv(index=False, lineterminator="\n", float_format="%.12g")
+    files = {f"{name}/{key}.csv": table.encode()}
     if one.drawing is not None:
         figure = one.drawing.laid_out()
         files |= {f"{name}/{key}.{kind}": encoded(figure, kind, SMALL) for kind in FIGURES}

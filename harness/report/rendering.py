@@ -167,6 +167,8 @@ def _data_words(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{count}{facts['images']}"
     if facts.get("data"):
         yield f"data set {facts['data']}"
+    if facts.get("train_images") and facts.get("test_images"):
+        yield f"{facts['train_images']} training and {facts['test_images']} test images"
     if facts.get("epochs"):
         yield f"{facts['epochs']} epochs"
     if facts.get("depth") and facts.get("width"):
