@@ -1,0 +1,87 @@
+"""The file of networks that the tests of `sesn check` write: good ones, bad ones, and what is no network."""
+
+from __future__ import annotations
+
+NETWORKS = '''
+"""Networks to check; imports a neighbour, as a user's file would."""
+import torch
+from torch import nn
+from sesn import GlobalPool, ScaleConv, ScaleGrid, ScaleLift, ScaleProjection, basis_a
+from neighbour import CHANNELS
+
+def basis():
+    return basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")
+
+def lift():
+    return ScaleLift(1, CHANNELS, basis())
+
+def cnn():
+    return nn.Sequential(nn.Conv2d(1, 2, 7, padding=3, bias=False), nn.BatchNorm2d(2))
+
+def invariant():
+    return nn.Sequential(lift(), ScaleProjection(), GlobalPool())
+
+def spoilt():
+    return nn.Sequential(lift(), ScaleConv(CHANNELS, CHANNELS, basis(), interscale=3))
+
+class Odd(nn.Module):
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, x):
+        return self.answer(x)
+
+def without_grid(order=(0, 1, 2)):
+    """The lift behind a function: nobody sees its grid, nor its windows."""
+    hidden = lift().eval()
+    return Odd(lambda x: hidden(x.to(torch.float32))[:, :, list(order)])
+
+reversed_scales = lambda: without_grid((2, 1, 0))
+identity = nn.Identity
+nan = lambda: Odd(lambda x: x * float("nan"))
+several = lambda: Odd(lambda x: (x, x))
+grows = lambda: Odd(lambda x: nn.functional.pad(x, (1, 1, 1, 1)))
+lost_key = lambda: Odd(lambda x: {}["weights"])
+instance = nn.Identity()
+number = 3
+noisy = lambda: Odd(lambda x: x + torch.randn_like(x))
+
+def constant(layer, *rest):
+    nn.init.zeros_(layer.weight)
+    nn.init.ones_(layer.bias)
+    return nn.Sequential(*rest, layer)
+
+constant_map = lambda: constant(nn.Conv2d(1, 2, 3, padding=1))
+constant_scores = lambda: constant(nn.Linear(1, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+def hardly():
+    """Scores that are nearly all bias."""
+    network = constant_scores()
+    nn.init.constant_(network[-1].weight, 1e-3)
+    return network
+
+def zero():
+    layer = nn.Conv2d(1, 2, 3, padding=1, bias=False)
+    nn.init.zeros_(layer.weight)
+    return layer
+
+class Channels(nn.Module):
+    """Each place normalised by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(1)
+
+    def forward(self, x):
+        return self.norm(x.movedim(1, -1)).movedim(-1, 1) + x.abs()
+
+def raises():
+    raise KeyError("weights.pt")
+
+def leaves():
+    raise SystemExit(3)
+
+def returns_none():
+    return None
+'''
