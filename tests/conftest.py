@@ -1,4 +1,4 @@
-"""Hypothesis profiles, the devices that tensor tests run on, and where real data lie."""
+"""Hypothesis profiles, the seed of every test, the devices that tensor tests run on, and where real data lie."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ settings.register_profile("dev", max_examples=30, deadline=None)
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("thorough", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+def pytest_runtest_setup() -> None:
+    """Weights that a test leaves to chance are the same in every run, whatever ran before it in its process."""
+    torch.manual_seed(0)
 
 
 def devices() -> list[str]:

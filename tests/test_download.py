@@ -132,7 +132,7 @@ def test_stl10_is_unpacked_and_its_archive_removed(tmp_path: Path, served_stl10:
 
 
 def test_a_set_and_a_folder_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"`name` \(='cifar'\) must be one of 'mnist', 'stl10'"):
+    with pytest.raises(ValueError, match=r"`fetch` \(='cifar'\) must be one of 'mnist', 'stl10'"):
         fetch("cifar", tmp_path)
     monkeypatch.delenv("SESN_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match=r"set \$SESN_DATA or give --data"):

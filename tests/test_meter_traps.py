@@ -122,17 +122,21 @@ def test_the_reference_is_a_normalised_basis() -> None:
 def test_interscale_truncation_is_not_taken_for_padding() -> None:
     """A network without borders has no padding to blame."""
     basis = basis_a(ScaleGrid.geometric(1.5, 2.0, 4), None, 2, window="wide")
-    layers = [
-        ScaleLift(1, 2, basis, padding_mode="circular", bias=False),
-        nn.ReLU(),
-        ScaleConv(2, 2, basis, 2, padding_mode="circular", bias=False),
-    ]
-    network = nn.Sequential(*layers).double().eval()
-    error = equivariance_error(network, IMAGES, 0.5, resampler="fourier")
-    assert float(error.all.median()) > 100 * float(error.valid.median())
-    causes = {finding.cause for finding in diagnose(network, IMAGES, error, resampler="fourier")}
-    assert "truncation of the scale axis" in causes
-    assert "padding" not in causes
+    ratios = []
+    for draw in range(5):
+        torch.manual_seed(draw)
+        layers = [
+            ScaleLift(1, 2, basis, padding_mode="circular", bias=False),
+            nn.ReLU(),
+            ScaleConv(2, 2, basis, 2, padding_mode="circular", bias=False),
+        ]
+        network = nn.Sequential(*layers).double().eval()
+        error = equivariance_error(network, IMAGES, 0.5, resampler="fourier")
+        ratios.append(float(error.all.median() / error.valid.median()))
+        causes = {finding.cause for finding in diagnose(network, IMAGES, error, resampler="fourier")}
+        assert "truncation of the scale axis" in causes
+        assert "padding" not in causes
+    assert sorted(ratios)[2] > 100
 
 
 def test_scales_that_a_baselines_interscale_layer_spoils_are_left_out() -> None:
