@@ -91,10 +91,10 @@ def test_small_differences_on_few_test_images_are_called_chance() -> None:
     lines = [("wrn", 11.5, 60.0), ("dss-vector", 11.3, 59.0), ("sesn-b", 8.5, 50.0)]
     frame = pd.DataFrame(lines, columns=["method", "paper", "here"]).assign(test_images=2000)
     told = errors.reduced_says(frame)[1].text
-    assert "Of 2 methods 1 differ from WRN by more than the choice of 2,000 test images explains" in told
+    assert "1 of 2 methods differ from WRN by more than the choice of 2,000 test images explains" in told
     assert "SESN-B (-10.00 %)" in told
     assert "DSS" not in told
-    assert "Of 2 methods 0" in errors.reduced_says(frame.assign(test_images=20))[1].text
+    assert "0 of 2 methods" in errors.reduced_says(frame.assign(test_images=20))[1].text
 
 
 def test_times_are_compared_by_their_ratios(every: dict[str, Selection]) -> None:
