@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from harness.commands.ledger import Ledger, estimates, standing
 from harness.data.image_sets import IMAGE_SETS
 from harness.data.root import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
-from harness.machine import device_kind, hardware
+from harness.machine import hardware
 from harness.plan import Planned, Request, plan
-from harness.records import BUDGETS, Budget, Scalar
+from harness.records import BUDGETS, Budget, Cell, Scalar
 from harness.store.lines import Entry
 from harness.store.reading import stored
-from sesn._checks import one_of, require
+from sesn._checks import complaint, one_of, require
 from sesn.models.recipes import known_recipe
+
+#: In which order cells are carried out: as the plan lists them, or what tells most first.
+ORDERS = ("listed", "worth")
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Asked:
         images: the image set for Delta; None: STL-10 if it is there, else embedded.
         rows: the folder of the store.
         training: settings of training cells.
-        here: whether cells that another machine or device has done are still to do.
+        where: settings, or the seed, that a cell must have, as texts; none means any.
+        order: one of ORDERS.
     """
 
     experiments: tuple[str, ...]
@@ -45,7 +49,8 @@ class Asked:
     images: str | None
     rows: Path
     training: dict[str, Scalar] = field(default_factory=dict)
-    here: bool = False
+    where: dict[str, str] = field(default_factory=dict)
+    order: str = ORDERS[0]
 
     @classmethod
     def of(
@@ -59,15 +64,18 @@ class Asked:
         rows: Path,
         training: dict[str, Scalar],
         *,
-        here: bool = False,
+        where: Sequence[str] | None = None,
+        order: str = ORDERS[0],
     ) -> Asked:
         """From the options as they are given."""
         named = ",".join(methods or ())
-        keys = tuple(key.strip() for key in named.split(",") if key.strip())
+        keys = tuple(_parts(named))
         # Nothing named must not mean everything: a script's variable may be empty.
         require(bool(keys) or not methods, "methods", named, "keys of methods", "leave it out for all")
         known = cast(Budget, one_of("budget", budget, BUDGETS))
-        return cls(tuple(experiments or ()), known, keys, recipe, data, images, rows, training, here)
+        ordered = one_of("order", order, ORDERS)
+        chosen = (tuple(experiments or ()), known, keys, recipe, data, images, rows, training)
+        return cls(*chosen, _wanted(where or ()), ordered)
 
     @cached_property
     def request(self) -> Request:
@@ -100,13 +108,6 @@ class Asked:
         """What is stored, of all experiments."""
         return stored(self.rows)
 
-    def counted(self, device: str) -> dict[str, Entry]:
-        """Of what is stored, what a run on the device need not do again."""
-        if not self.here:
-            return self.entries
-        here = (hardware(device), device_kind(device))
-        return {name: one for name, one in self.entries.items() if one.status != "ok" or _place(one.facts) == here}
-
     def planned(self, budget: Budget) -> list[Planned]:
         """The cells."""
         cells = plan(replace(self.request, budget=budget), self.experiments)
@@ -115,14 +116,51 @@ class Asked:
                 f"no cell was asked for: `experiments` (={', '.join(self.experiments)}) have none of "
                 f"`methods` (={', '.join(self.methods)})"
             )
-        return cells
+        chosen = [one for one in cells if self.where.items() <= _texts(one.cell).items()]
+        if not chosen:
+            raise ValueError(_no_such_cell(self.where, [one.cell for one in cells]))
+        return chosen
 
-    def ledger(self, jobs: int, device: str, budget: Budget | None = None) -> Ledger:
+    def ledger(self, jobs: int, device: str, threads: int, budget: Budget | None = None) -> Ledger:
         """How every cell stands that was asked for, or would have been at another budget."""
-        known, counted = estimates(self.request, self.entries, hardware(device), device), self.counted(device)
-        return Ledger([standing(one, counted) for one in self.planned(budget or self.budget)], known, jobs)
+        known = estimates(self.entries, hardware(device), device, threads)
+        ledger = Ledger([standing(one, self.entries) for one in self.planned(budget or self.budget)], known, jobs)
+        return ledger.by_worth() if self.order == "worth" else ledger
 
 
-def _place(facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Where a stored cell was carried out."""
-    return facts["machine"], device_kind(facts["device"])
+def _parts(text: str) -> list[str]:
+    """What stands between commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _wanted(where: Sequence[str]) -> dict[str, str]:
+    """From NAME=VALUE texts, each of which may hold several between commas."""
+    wanted: dict[str, str] = {}
+    for text in where:
+        for part in _parts(text):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            require(bool(name and equals and value), "where", text, "NAME=VALUE", "such as resolution=28 or seed=0")
+            require(name not in wanted, "where", text, f"one value of {name}", f"it was given {wanted.get(name)} too")
+            wanted[name] = value.lower()
+        require(bool(_parts(text)), "where", text, "NAME=VALUE", "leave it out for every cell")
+    return wanted
+
+
+def _texts(cell: Cell) -> dict[str, str]:
+    """The settings of a cell and its seed, as they are written on the command line."""
+    return {name: str(value).lower() for name, value in {**cell.settings, "seed": cell.seed}.items()}
+
+
+def _no_such_cell(where: dict[str, str], cells: list[Cell]) -> str:
+    """Which part of `where` no cell has, and what there is."""
+    there: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for name, value in _texts(cell).items():
+            there.setdefault(name, {})[value] = None
+    for name, value in where.items():
+        if name not in there:
+            return complaint("where", f"{name}={value}", f"about one of {', '.join(there)}")
+        if value not in there[name]:
+            return complaint("where", f"{name}={value}", f"one of {name}={', '.join(there[name])}")
+    joined = ",".join(f"{name}={value}" for name, value in where.items())
+    return complaint("where", joined, "true of some cell", "each part is, but not all of them together")

@@ -22,7 +22,11 @@ from harness.run.engines.display import Bars, Display, Lines, short_names, spoke
 from harness.run.engines.work import Task, now
 from harness.run.runners import RUNNERS
 from harness.store.lines import Entry
+from harness.store.running import Doing
 from harness.store.writing import Writer
+
+#: No more often than this is it said how far cells are, in seconds.
+TOLD_EVERY = 2.0
 
 
 def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Campaign:
@@ -33,9 +37,9 @@ def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Cam
     asked.planned(asked.budget)
     engine = where.build()
     with Writer(asked.rows) as writer:
-        ledger = asked.ledger(len(workers), workers[0])
+        ledger = asked.ledger(len(workers), workers[0], where.threads_each)
         store_skips(ledger.standings, asked.entries, writer)
-        sweep(where.scratch_folder, asked.counted(workers[0]))
+        sweep(where.scratch_folder, asked.entries)
         running = Campaign(ledger, asked.entries, writer, where.scratch_folder)
         running.run(engine, errors, quiet=quiet)
     return running
@@ -86,11 +90,14 @@ class Campaign:
     display: Display | None = None
     counts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
-    _running: dict[str, float] = field(default_factory=dict)
+    _running: dict[str, Doing] = field(default_factory=dict)
+    _told: float = 0.0
     _waiting: dict[str, Planned] = field(init=False)
+    _names: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._waiting = {one.cell.id: one for one in self.ledger.to_do}
+        self._names = short_names([one.cell for one in self.ledger.to_do])
 
     def run(self, engine: Engine, errors: Console, *, quiet: bool) -> None:
         """Carry out all that is to do."""
@@ -102,20 +109,22 @@ class Campaign:
         self.seconds = time.monotonic() - begun
 
     def _shown(self, errors: Console, *, quiet: bool) -> Display:
-        cells = [one.cell for one in self.ledger.to_do]
         if errors.is_terminal and not quiet:
-            return Bars(errors, len(cells), self.left, names=short_names(cells))
-        return Lines(errors, len(cells), self.left, quiet=quiet)
+            return Bars(errors, len(self._names), self.left, names=self._names)
+        return Lines(errors, len(self._names), self.left, quiet=quiet)
 
     def started(self, cell: Cell) -> None:
         """Note it."""
-        self._running[cell.id] = 0.0
+        self._running[cell.id] = Doing(self._names[cell.id], 0.0, "")
+        self._tell()
         if self.display:
             self.display.started(cell)
 
     def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
         """Note it."""
-        self._running[cell.id] = min(max(fraction, 0.0), 1.0)
+        self._running[cell.id] = Doing(self._names[cell.id], min(max(fraction, 0.0), 1.0), doing)
+        if time.monotonic() - self._told > TOLD_EVERY:
+            self._tell()
         if self.display:
             self.display.progressed(cell, fraction, doing)
 
@@ -127,12 +136,19 @@ class Campaign:
         _tidy(self.scratch / name, result)
         self.counts[result.status] += 1
         self._running.pop(name, None)
+        self._tell()
         planned = self._waiting.pop(name)
         if result.status == "ok":
             facts = result.provenance
-            self.ledger.estimates.learn(planned, result.seconds, str(facts["machine"]), str(facts["device"]))
+            place = str(facts["machine"]), str(facts["device"]), int(facts["threads"])
+            self.ledger.estimates.learn(planned, result.seconds, *place)
         if self.display:
             self.display.finished(result)
+
+    def _tell(self) -> None:
+        """For `sesn status` in another terminal."""
+        self._told = time.monotonic()
+        self.writer.tell(list(self._running.values()))
 
     def left(self) -> str:
         """The time left, in words."""
@@ -140,7 +156,8 @@ class Campaign:
         for name, planned in self._waiting.items():
             expected = self.ledger.estimates.seconds(planned)
             unknown += expected is None
-            seconds += (expected or 0.0) * (1 - self._running.get(name, 0.0))
+            done = self._running[name].fraction if name in self._running else 0.0
+            seconds += (expected or 0.0) * (1 - done)
         return Total(seconds / max(len(self._running), 1), int(unknown)).words(spoken)
 
     def summary(self) -> str:

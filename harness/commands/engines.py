@@ -12,7 +12,7 @@ from harness.data.root import named_root
 from harness.files import check_writable
 from harness.records import Scalar
 from harness.run.engines.cluster import Cluster
-from harness.run.engines.devices import devices, for_workers
+from harness.run.engines.devices import devices, for_workers, threads_of_each
 from harness.run.engines.local import Local
 from harness.run.engines.work import Listener, Place, Task
 from harness.run.training.numerics import Numerics
@@ -66,6 +66,11 @@ class Where:
         """A device for each cell that runs at a time on this machine."""
         found = ["cpu"] if self.engine == "ray" else devices(self.device)
         return for_workers(found, self.jobs)
+
+    @property
+    def threads_each(self) -> int:
+        """Of each cell on this machine."""
+        return self.threads or threads_of_each(len(self.workers))
 
     def check_training(self, training: dict[str, Scalar]) -> None:
         """Refuse now what the devices could not do later. A cluster may have any, unless one was chosen."""

@@ -38,8 +38,16 @@ Jobs = Annotated[int | None, typer.Option(metavar="N", help="Cells at a time; by
 Device = Annotated[str, typer.Option(help="auto (all GPUs, else the processor), cpu, cuda or cuda:N.")]
 Precision = Annotated[str | None, typer.Option(help="Of training: fp32, or amp on CUDA.")]
 Ranks = Annotated[int | None, typer.Option(metavar="N", help="Processes that share each training batch.")]
-Here = Annotated[
-    bool, typer.Option("--here", help="Do again what another machine or device has done: tables show only one.")
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="NAME=VALUE", help="Only cells of this setting, such as resolution=28 or seed=0."),
+]
+Order = Annotated[
+    str,
+    typer.Option(
+        help="listed, as the plan lists them; or worth: one realisation of every method before the second of any, and "
+        "the quick cells of a column before the slow ones."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ROWS = Path("reports/rows")
@@ -60,7 +68,8 @@ def plan(
     device: Device = "auto",
     precision: Precision = None,
     ranks: Ranks = None,
-    here: Here = False,
+    where: Settings = None,
+    order: Order = "listed",
     cells: Annotated[bool, typer.Option("--cells", help="List every cell.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -71,13 +80,13 @@ def plan(
         from harness.commands.overview import as_dict, print_plan
 
         training = training_settings(precision, ranks)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, here=here)
-        workers = Where("local", jobs, device).workers
-        ledger = asked.ledger(len(workers), workers[0])
+        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
+        place = Where("local", jobs, device)
+        ledger = asked.ledger(len(place.workers), place.workers[0], place.threads_each)
         if json:
             _print_json(as_dict([ledger], cells=cells))
         else:
-            print_plan(ledger, console, cells=cells)
+            print_plan(ledger, asked, console, cells=cells)
 
 
 @commands.command()
@@ -93,6 +102,7 @@ def status(
     device: Device = "auto",
     precision: Precision = None,
     ranks: Ranks = None,
+    where: Settings = None,
     json: AsJson = False,
 ) -> None:
     """Say of each experiment what is done, what failed and why, what remains, and how long that takes."""
@@ -103,10 +113,10 @@ def status(
         from harness.records import BUDGETS
 
         training = training_settings(precision, ranks)
-        workers = Where("local", jobs, device).workers
-        asked = Asked.of(experiments, budget or BUDGETS[0], methods, recipe, data, images, rows, training)
+        place = Where("local", jobs, device)
+        asked = Asked.of(experiments, budget or BUDGETS[0], methods, recipe, data, images, rows, training, where=where)
         budgets = [asked.budget] if budget else BUDGETS
-        ledgers = [asked.ledger(len(workers), workers[0], name) for name in budgets]
+        ledgers = [asked.ledger(len(place.workers), place.workers[0], place.threads_each, name) for name in budgets]
         shown = [ledger for ledger in ledgers if budget or ledger.is_begun]
         if json:
             _print_json(as_dict(shown, cells=False))
@@ -127,7 +137,8 @@ def run(
     device: Device = "auto",
     precision: Precision = None,
     ranks: Ranks = None,
-    here: Here = False,
+    where: Settings = None,
+    order: Order = "listed",
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="Of each cell; by default its share of the cores.")
     ] = None,
@@ -145,13 +156,11 @@ def run(
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where, training_settings
-        from sesn._checks import require
 
         training = training_settings(precision, ranks)
-        where = Where(engine, jobs, device, threads, address, data, scratch or rows / CHECKPOINTS)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, here=here)
-        require(not here or engine == "local", "here", here, "left out", "a cluster has many machines; use local")
-        done = outcome(asked, where, console, errors, quiet=quiet)
+        place = Where(engine, jobs, device, threads, address, data, scratch or rows / CHECKPOINTS)
+        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
+        done = outcome(asked, place, console, errors, quiet=quiet)
     raise typer.Exit(1 if done.counts["failed"] else 0)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from harness.machine import device_kind
-from harness.plan import EXPERIMENTS, Planned, Request, plan
-from harness.records import BUDGETS, Cell
+from harness.plan import EXPERIMENTS, Planned
+from harness.records import Cell
 from harness.store.lines import Entry
 
 #: Settings that a cell's speed depends on beyond its work: caches and small maps, and which network it is.
 SIZES = ("side", "resolution", "depth", "width")
+#: Marks a kind of cell of which no cell, but the time of an epoch was measured.
+PREDICTED = "predicted"
 
 
 class Standing(NamedTuple):
@@ -47,33 +49,49 @@ class Estimates:
     """Seconds of cells, from those that are done: in proportion to their work, by experiment, method and size.
 
     Of the finished cells of a kind those count whose work is nearest: what a cell costs beside its work weighs most in
-    the smallest, and would be multiplied.
+    the smallest, and would be multiplied. On the processor a cell is taken to be as much faster as it has threads.
+
+    Args:
+        machine: the name of what computes.
+        device: cpu or cuda.
+        threads: of each cell that is to be estimated.
     """
 
-    def __init__(self, machine: str, device: str) -> None:
+    def __init__(self, machine: str, device: str, threads: int = 1) -> None:
         self._here = (machine, device_kind(device))
-        #: seconds of each kind, by work
+        self._threads = threads if device_kind(device) == "cpu" else 1
+        #: seconds of one thread, of each kind, by work
         self._seen: dict[tuple[str, ...], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
         #: asked for all cells each second, while there is news once in a while
         self._medians: dict[tuple[tuple[str, ...], float], float] = {}
 
-    def learn(self, planned: Planned, seconds: float, machine: str, device: str) -> None:
+    def learn(self, planned: Planned, seconds: float, machine: str, device: str, threads: int = 1) -> None:
         """Take a finished cell into account."""
-        kind = _kind(planned.cell)
+        self._note(_kind(planned.cell), planned.work, seconds, machine, device, threads)
+
+    def predict(self, planned: Planned, seconds: float, machine: str, device: str, threads: int = 1) -> None:
+        """Take a measured rate into account, for as long as no cell of this kind has finished."""
+        self._note((PREDICTED, *_kind(planned.cell)), planned.work, seconds, machine, device, threads)
+
+    def _note(
+        self, kind: tuple[str, ...], work: float, seconds: float, machine: str, device: str, threads: int
+    ) -> None:
+        alone = seconds * threads if device_kind(device) == "cpu" else seconds
         for key in (kind, (*kind, machine, device_kind(device))):
-            self._seen[key][planned.work].append(seconds)
-            self._medians.pop((key, planned.work), None)
+            self._seen[key][work].append(alone)
+            self._medians.pop((key, work), None)
 
     def seconds(self, planned: Planned) -> float | None:
-        """Of a cell, by those of its kind on this machine, else on any; None if there are none."""
+        """Of a cell, by those of its kind on this machine, else on any, else by measured rates; None without any."""
         kind = _kind(planned.cell)
-        key = next((key for key in ((*kind, *self._here), kind) if key in self._seen), None)
+        kinds = ((*kind, *self._here), kind, (PREDICTED, *kind, *self._here), (PREDICTED, *kind))
+        key = next((key for key in kinds if key in self._seen), None)
         if key is None:
             return None
         nearest = min(self._seen[key], key=lambda work: abs(math.log(work / planned.work)))
         if (key, nearest) not in self._medians:
             self._medians[key, nearest] = statistics.median(self._seen[key][nearest])
-        return self._medians[key, nearest] * planned.work / nearest
+        return self._medians[key, nearest] * planned.work / nearest / self._threads
 
     def total(self, cells: Iterable[Planned]) -> Total:
         """Of many cells."""
@@ -98,16 +116,35 @@ def _kind(cell: Cell) -> tuple[str, ...]:
     return (cell.experiment, cell.method, *(str(cell.settings.get(name, "")) for name in SIZES))
 
 
-def estimates(request: Request, entries: Mapping[str, Entry], machine: str, device: str) -> Estimates:
-    """What the stored cells of the same request teach, at every budget."""
-    known = Estimates(machine, device)
-    for budget in BUDGETS:
-        for planned in plan(replace(request, budget=budget, methods=None)):
-            entry = entries.get(planned.cell.id)
-            if entry is not None and entry.status == "ok":
-                facts = entry.facts
-                known.learn(planned, facts["seconds"], facts["machine"], facts["device"])
+def _column(cell: Cell) -> str:
+    """What the cells of one column of a table share: all but the method and the seed."""
+    return f"{cell.experiment} {cell.budget} {sorted(cell.settings.items())}"
+
+
+def estimates(entries: Mapping[str, Entry], machine: str, device: str, threads: int = 1) -> Estimates:
+    """What the stored cells teach, at every budget and on whatever data: the time hardly depends on those."""
+    known = Estimates(machine, device, threads)
+    for entry in entries.values():
+        row = EXPERIMENTS.get(entry.cell.experiment)
+        if row is None or entry.status != "ok" or entry.cell.version != row.version:
+            continue
+        facts = entry.facts
+        where = (facts["machine"], facts["device"], facts["threads"])
+        known.learn(Planned(entry.cell, row.work(entry.cell)), facts["seconds"], *where)
+        for trained in EXPERIMENTS.values():
+            if trained.timed_by == row.key:
+                for planned, seconds in _predictions(trained.key, entry):
+                    known.predict(planned, seconds, *where)
     return known
+
+
+def _predictions(trained: str, timed: Entry) -> Iterator[tuple[Planned, float]]:
+    """Of each method that was timed, a cell of one epoch, and the seconds that it takes."""
+    side, images = (int(timed.cell.settings[name]) for name in ("resolution", "epoch_images"))
+    for line in timed.values:
+        if line.metric == "epoch_time":
+            cell = Cell(trained, 1, timed.cell.budget, str(line.at["method"]), {"resolution": side})
+            yield Planned(cell, float(images * side**2)), statistics.median(line.values)
 
 
 @dataclass(frozen=True)
@@ -118,6 +155,27 @@ class Ledger:
     estimates: Estimates
     #: how many cells run at a time
     jobs: int = 1
+
+    def by_worth(self) -> Ledger:
+        """The same with what tells most first.
+
+        One realisation of every method comes before the second of any, one column of a table before the next, and the
+        quick cells of a column before the slow ones.
+        """
+        experiments, columns = (
+            {name: place for place, name in enumerate(dict.fromkeys(names))}
+            for names in (
+                [one.planned.cell.experiment for one in self.standings],
+                [_column(one.planned.cell) for one in self.standings],
+            )
+        )
+
+        def worth(one: Standing) -> tuple[int, int, int, float]:
+            cell, seconds = one.planned.cell, self.estimates.seconds(one.planned)
+            place = experiments[cell.experiment], cell.seed, columns[_column(cell)]
+            return *place, math.inf if seconds is None else seconds
+
+        return replace(self, standings=sorted(self.standings, key=worth))
 
     @property
     def to_do(self) -> list[Planned]:

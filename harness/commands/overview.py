@@ -13,20 +13,23 @@ from harness.commands.asked import Asked
 from harness.commands.ledger import Ledger, Standing, Total
 from harness.data.sources import Status
 from harness.plan import EXPERIMENTS
+from harness.records import Cell
 from harness.run.engines.display import spoken
 from harness.store.reading import size
+from harness.store.running import running
 
 STATES = ("done", "failed", "skipped", "remaining")
 #: What git and those who clone should not be asked to carry.
 LARGEST_STORE = 50e6
 
 
-def print_plan(ledger: Ledger, console: Console, *, cells: bool) -> None:
+def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool) -> None:
     """The cells of each experiment and how long they take; every cell, if asked."""
     if cells:
         for one in ledger.standings:
             console.print(_line(one, ledger), markup=False, highlight=False, soft_wrap=True)
     print_overview([ledger], console)
+    _print_other_data([ledger], asked, console)
 
 
 def _line(one: Standing, ledger: Ledger) -> str:
@@ -87,8 +90,14 @@ def as_dict(ledgers: Sequence[Ledger], *, cells: bool) -> dict[str, Any]:
 
 def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console) -> None:
     """What is done, and remarks on what else lies in the store."""
+    if active := running(asked.rows):
+        console.print(f"a run is going on ({active.words}):", highlight=False, markup=False, soft_wrap=True)
+        for one in active.cells:
+            told = f"  {one.cell}: {one.fraction:.0%}" + (f", {one.doing}" if one.doing else "")
+            console.print(told, highlight=False, markup=False, soft_wrap=True)
     if ledgers:
         print_overview(ledgers, console)
+        _print_other_data(ledgers, asked, console)
     else:
         console.print(f"nothing is stored in {asked.rows} yet; `sesn plan` lists what can be run", soft_wrap=True)
     stale = _retired(asked)
@@ -100,6 +109,38 @@ def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console) -> N
     if bytes_stored > LARGEST_STORE:
         most = f"{LARGEST_STORE / 1e6:.0f} MB"
         console.print(f"{asked.rows} holds {bytes_stored / 1e6:.0f} MB; do not commit more than {most}", soft_wrap=True)
+
+
+def _print_other_data(ledgers: Sequence[Ledger], asked: Asked, console: Console) -> None:
+    """What is stored of the same experiments and budgets on other data than the plan's: nothing of it counts here."""
+    for ledger in ledgers:
+        for key, standings in ledger.experiments().items():
+            planned = [one.planned.cell for one in standings]
+            ids, budget = {cell.id for cell in planned}, planned[0].budget
+            others = [
+                entry.cell
+                for entry in asked.entries.values()
+                if (entry.cell.experiment, entry.cell.budget, entry.status) == (key, budget, "ok")
+                and entry.cell.version == planned[0].version
+                and entry.cell.id not in ids
+                and _data(entry.cell) not in set(map(_data, planned))
+            ]
+            if others:
+                names = " or ".join(sorted(set(map(_data, others))))
+                console.print(
+                    f"{key}, {budget}: {len(others)} stored cells are on other data ({names}) than the data found here "
+                    f"({_data(planned[0])}); to count them, name the folder of those data by --data or $SESN_DATA",
+                    highlight=False,
+                    markup=False,
+                    soft_wrap=True,
+                )
+
+
+def _data(cell: Cell) -> str:
+    """Which images a cell is about, and how many to train and to test on."""
+    name = str(cell.settings.get("data") or cell.settings.get("images") or "none")
+    counts = [f"{cell.settings[key]:,}" for key in ("train_images", "test_images") if key in cell.settings]
+    return f"{name}, {' and '.join(counts)} images" if counts else name
 
 
 def _retired(asked: Asked) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import socket
+import time
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -15,8 +14,10 @@ from harness.files import check_writable
 from harness.records import Result
 from harness.store.lines import StoreError, encode, read
 from harness.store.reading import SUFFIX
+from harness.store.running import LOCK, Doing, Running, read_note, write_note
 
-LOCK = ".lock"
+#: Who asks what is running holds the lock for a moment: so often, and so many seconds apart, it is tried to be taken.
+LOCK_ATTEMPTS, LOCK_PAUSE = 5, 0.02
 
 
 class Writer:
@@ -35,6 +36,8 @@ class Writer:
         check_writable(self._rows / LOCK)
         self._rows.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(self._rows)
+        self._running = Running.here()
+        self.tell(())
         return self
 
     def __exit__(
@@ -43,6 +46,10 @@ class Writer:
         for descriptor in (*self._open.values(), self._lock):
             os.close(descriptor)
         self._open.clear()
+
+    def tell(self, cells: Sequence[Doing]) -> None:
+        """Say to whoever asks which cells are being carried out."""
+        write_note(self._lock, self._running, cells)
 
     def append(self, result: Result) -> None:
         """Put a cell on the disk. After an error the file is as it was before."""
@@ -102,22 +109,14 @@ def _sync_folder(folder: Path) -> None:
 
 def _take_lock(rows: Path) -> int:
     descriptor = os.open(rows / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        owner = os.read(descriptor, 4096)
-        os.close(descriptor)
-        raise StoreError(f"another run {_owner(owner)}is writing to {rows}; wait for it, or use --rows") from error
-    os.ftruncate(descriptor, 0)
-    note = {"pid": os.getpid(), "host": socket.gethostname(), "started": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"}
-    os.write(descriptor, json.dumps(note).encode())
-    return descriptor
-
-
-def _owner(note: bytes) -> str:
-    """Who holds the lock, as far as it has said so yet."""
-    try:
-        fields = json.loads(note)
-        return f"(pid {fields['pid']} on {fields['host']}, started {fields['started']}) "
-    except (ValueError, KeyError, TypeError):
-        return ""
+    for _ in range(LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOCK_PAUSE)
+        else:
+            return descriptor
+    owner = read_note(descriptor)
+    os.close(descriptor)
+    told = f"({owner.words}) " if owner else ""
+    raise StoreError(f"another run {told}is writing to {rows}; wait for it, or use --rows")

@@ -15,6 +15,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads_of_each(workers: int) -> int:
+    """Its share of the cores."""
+    return max(1, cores() // workers)
+
+
 def devices(name: str) -> list[str]:
     """The devices of "auto" (all GPUs, else the processor), "cpu", "cuda" (all GPUs) or "cuda:N"."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Result
-from harness.run.engines.devices import cores
+from harness.run.engines.devices import threads_of_each
 from harness.run.engines.work import Listener, Place, Task, now
 
 #: Seconds between looks at workers that say nothing.
@@ -58,7 +58,7 @@ class Local:
         _Pool(self._places(self.devices)[: len(others)], self.logs, listener).run(others)
 
     def _places(self, devices: Sequence[str]) -> list[Place]:
-        threads = self.threads or max(1, cores() // len(devices))
+        threads = self.threads or threads_of_each(len(devices))
         return [replace(self.place, device=device, threads=threads) for device in devices]
 
 
