@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness.files",
         "harness.lookup",
         "harness.machine",
+        "harness.memory",
         "harness.methods",
         "harness.progress",
         "harness.records",

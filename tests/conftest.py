@@ -43,3 +43,20 @@ def real_mnist() -> Path:
     if not os.environ.get("SESN_DATA") or mnist_source(root) != "mnist":
         pytest.skip("no MNIST under $SESN_DATA")
     return root
+
+
+@pytest.fixture
+def selftest(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The experiment of trivial cells, known in this process."""
+    import engine_sample
+
+    from harness.plan import EXPERIMENTS
+    from harness.run.runners import RUNNERS
+
+    # So that they are taken out again afterwards.
+    for table in (EXPERIMENTS, RUNNERS):
+        for key in ("selftest", "alone"):
+            monkeypatch.setitem(table, key, None)  # type: ignore[arg-type]
+    engine_sample.register()
+    monkeypatch.delenv("SESN_DATA", raising=False)
+    return monkeypatch

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.commands.ledger import Estimates, Ledger, Total, standing
-from harness.plan import Planned
+from harness.commands.ledger import Estimates, Ledger, Total, estimates, standing
+from harness.plan import Planned, Request, plan
 from harness.records import Cell
 from harness.run.engines.display import spoken
+from harness.store.lines import Entry, Values
 
 
 def planned(method: str, work: float, **settings: int) -> Planned:
@@ -46,6 +47,58 @@ def test_estimates_prefer_this_machine_and_device() -> None:
     known.learn(planned("cnn", 1.0), 100.0, "here", "cpu")
     known.learn(planned("cnn", 1.0), 2.0, "here", "cuda:0")
     assert known.seconds(planned("cnn", 1.0)) == 2.0
+
+
+def test_two_threads_take_half_the_time_of_one_and_on_a_gpu_threads_do_not_count() -> None:
+    known = Estimates("here", "cpu", threads=2)
+    known.learn(planned("cnn", 1.0), 8.0, "here", "cpu", 1)
+    known.learn(planned("wrn", 1.0), 8.0, "here", "cpu", 4)
+    assert (known.seconds(planned("cnn", 1.0)), known.seconds(planned("wrn", 1.0))) == (4.0, 16.0)
+    known = Estimates("here", "cuda", threads=2)
+    known.learn(planned("cnn", 1.0), 8.0, "here", "cuda", 1)
+    assert known.seconds(planned("cnn", 1.0)) == 8.0
+
+
+def timed() -> Entry:
+    """Two methods in one cell, on two threads: 10,000 images in 30 and in 90 seconds."""
+    cell = Cell("epoch-time", 1, "lite", "", {**plan(Request("lite"), ["epoch-time"])[0].cell.settings})
+    lines = [Values("epoch_time", {"method": key}, [seconds]) for key, seconds in (("cnn", 30.0), ("dss-vector", 90.0))]
+    facts = {"status": "ok", "machine": "here", "device": "cpu", "threads": 2, "seconds": 500.0}
+    return Entry(cell, facts, lines)
+
+
+def test_measured_epoch_times_predict_training_until_a_cell_of_its_kind_has_finished() -> None:
+    known = estimates({timed().cell.id: timed()}, "here", "cpu")
+    cells = {one.cell.method: one for one in plan(Request("lite"), ["mnist-scale"])[:11]}
+    epochs = cells["cnn"].work / (10_000 * 28**2)
+    assert known.seconds(cells["cnn"]) == pytest.approx(2 * 30 * epochs)
+    assert known.seconds(cells["dss-vector"]) == pytest.approx(2 * 90 * epochs)
+    assert known.seconds(cells["ss-cnn"]) is None
+    known.learn(cells["cnn"], 7.0, "there", "cpu")
+    assert known.seconds(cells["cnn"]) == 7.0
+
+
+def test_cells_on_other_data_and_of_other_budgets_teach_how_long_a_cell_takes() -> None:
+    stored, wanted = (plan(Request("lite", digits=name), ["mnist-scale"])[0] for name in ("mnist", "embedded"))
+    facts = {"status": "ok", "machine": "here", "device": "cpu", "threads": 1, "seconds": 60.0}
+    known = estimates({stored.cell.id: Entry(stored.cell, facts, [])}, "here", "cpu")
+    assert known.seconds(wanted) == pytest.approx(60.0 * wanted.work / stored.work)
+    retired = Cell.from_dict({**stored.cell.as_dict(), "version": 0})
+    assert estimates({retired.id: Entry(retired, facts, [])}, "here", "cpu").seconds(wanted) is None
+
+
+def test_by_worth_one_realisation_of_all_comes_before_the_second_of_any_and_cheap_before_dear() -> None:
+    known = Estimates("here", "cpu")
+    seconds = {"sevf-vector": 9.0, "cnn": 1.0, "sesn-vector": 3.0}
+    cells = plan(Request("paper", methods=tuple(seconds)), ["mnist-scale"])
+    for one in cells:
+        known.learn(one, seconds[one.cell.method] * one.work, "here", "cpu")
+    ordered = [one.planned.cell for one in Ledger([standing(one, {}) for one in cells], known).by_worth().standings]
+    assert sorted(cell.id for cell in ordered) == sorted(one.cell.id for one in cells)
+    assert [cell.seed for cell in ordered] == sorted(cell.seed for cell in ordered)
+    first = [(cell.settings["resolution"], cell.settings["augmented"], cell.method) for cell in ordered[:12]]
+    settings = ((28, False), (28, True), (56, False), (56, True))
+    assert first == [(*place, key) for place in settings for key in ("cnn", "sesn-vector", "sevf-vector")]
 
 
 def test_the_time_left_is_shared_by_jobs_except_where_cells_run_alone() -> None:

@@ -10,16 +10,16 @@ import pytest
 from harness.methods import METHODS, methods_on
 from harness.plan import (
     EXPERIMENTS,
-    NOT_REDUCED,
+    LITE_AT_56,
     REALISATIONS,
-    REDUCED_METHODS,
     RESOLUTIONS,
     Request,
     experiment,
     plan,
 )
-from harness.records import BUDGETS, Budget
+from harness.records import BUDGETS, Budget, Cell
 from harness.run.runners import RUNNERS
+from harness.run.training.schedules import mnist_recipe
 
 REQUESTS = [
     Request(budget, recipe=recipe, no_stl10=no_stl10)
@@ -83,10 +83,29 @@ def test_methods_that_were_not_asked_for_are_left_out() -> None:
     assert all(one.skip for one in plan(Request(methods=("wrn",)), ["epoch-time"]))
 
 
-def test_the_reduced_network_leaves_methods_out_with_the_reason() -> None:
-    cells = plan(Request("lite"), ["stl10-reduced"])
-    assert [one.cell.method for one in cells if not one.skip] == [*REDUCED_METHODS]
-    assert {one.skip for one in cells if one.skip} == {NOT_REDUCED}
+def test_the_lite_budget_trains_a_fifth_of_the_papers_epochs_and_keeps_the_drops_of_the_rate_in_proportion() -> None:
+    cells = [one.cell for one in plan(Request("lite"), ["mnist-scale"]) if not one.skip]
+    assert {cell.settings["epochs"] for cell in cells} == {12}
+    schedule = mnist_recipe(cells[0]).schedule
+    assert [schedule.rate_at(epoch) for epoch in range(12)] == pytest.approx([0.01] * 4 + [0.001] * 4 + [0.0001] * 4)
+    at_28, at_56 = ([cell for cell in cells if cell.settings["resolution"] == side] for side in (28, 56))
+    assert Counter(cell.method for cell in at_28) == {row.key: 4 for row in methods_on("mnist")}
+    assert Counter((cell.method, cell.seed) for cell in at_56) == {(key, 0): 2 for key in LITE_AT_56}
+
+
+def test_the_reduced_network_is_trained_with_every_method_for_one_seed_and_then_for_a_second() -> None:
+    cells = [one.cell for one in plan(Request("lite"), ["stl10-reduced"])]
+    keys = [row.key for row in methods_on("stl10")]
+    assert len(keys) == 10
+    assert [(cell.seed, cell.method) for cell in cells] == [(seed, key) for seed in (0, 1) for key in keys]
+    sizes = {name: {cell.settings[name] for cell in cells} for name in ("depth", "width", "resolution", "epochs")}
+    assert sizes == {"depth": {10}, "width": {1}, "resolution": {48}, "epochs": {40}}
+
+
+def test_work_is_known_of_a_cell_whatever_data_it_is_on() -> None:
+    """So that stored cells teach how long others take, on data that are not there any more as well."""
+    for one in plan(Request("lite", digits="mnist", images="stl10")):
+        assert EXPERIMENTS[one.cell.experiment].work(Cell.from_dict(one.cell.as_dict())) == one.work
 
 
 def test_without_stl10_its_cells_carry_the_reason() -> None:

@@ -15,13 +15,15 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.commands.report import material
+from harness.methods import METHODS
 from harness.records import Cell, Measurement, Result
 from harness.report.artefacts import ARTEFACTS
 from harness.report.page import OTHERS, report_files
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "reports" / "budget" / "published.json"
-ALWAYS = [one for one in ARTEFACTS.values() if not one.unless]
+#: The made-up rows are of the lite budget.
+ALWAYS = [one for one in ARTEFACTS.values() if one.budgets != ("paper",)]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> | `x` [a](javascript:b) \\end{table}"
 
 
@@ -113,7 +115,9 @@ def test_the_words_of_the_summary_are_explained_before_it(written: Path) -> None
 def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
     text = (written / "index.html").read_text(encoding="utf-8").replace("&amp;", "&")
     for one in ALWAYS:
-        shown = dict.fromkeys(one.experiments, "--budget lite")
+        trained = {result.cell.method for result in synthetic.results() if result.cell.experiment in one.experiments}
+        few = f" --methods {','.join(key for key in METHODS if key in trained)}" if one.budgets else ""
+        shown = dict.fromkeys(one.experiments, f"--budget lite{few}")
         assert f"<code>{one.regenerate(shown)}</code>" in text
 
 
@@ -131,22 +135,26 @@ def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) 
     text = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)["README.md"].decode()
     commands = "sesn run delta-depth --budget paper && sesn run delta-downscale --budget smoke && "
     assert f"Regenerate with `{commands}sesn run delta-interscale --budget lite && sesn report --only figure-2`" in text
-    assert "`sesn run mnist-scale --budget smoke --recipe released && sesn report --only mnist-scale`" in text
+    again = "sesn run mnist-scale --budget smoke --methods cnn --recipe released && sesn report --only mnist-scale-lite"
+    assert f"`{again}`" in text
 
 
-def test_a_few_long_runs_have_a_table_beside_the_full_one(tmp_path: Path) -> None:
+def test_each_budget_has_a_table_and_a_dash_says_what_is_missing(tmp_path: Path) -> None:
     settings = {"data": "mnist", "recipe": "paper", "epochs": 60, "resolution": 28, "augmented": False}
     trained = synthetic.rows(Cell("mnist-scale", 1, "paper", "cnn", settings), [Measurement("test_error", (2.0,))])
     rows = synthetic.store(tmp_path / "rows", [*synthetic.results(), *trained])
     files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
-    assert b"mnist-scale: lite budget" in files["tables/mnist-scale.md"]
-    assert b"mnist-scale: paper budget" in files["tables/mnist-scale-longest.md"]
-    again = "sesn run mnist-scale --budget paper --methods cnn && sesn report --only mnist-scale-longest"
-    assert f"Regenerate with `{again}`" in files["README.md"].decode()
+    assert b"mnist-scale: lite budget" in files["tables/mnist-scale-lite.md"]
+    published = files["tables/mnist-scale.md"].decode()
+    assert "mnist-scale: paper budget" in published
+    assert re.search(r"\| SESN Vector \| [^|]* \| — ", published), "every method has its row, run or not"
+    assert "not run" in published
+    again = "sesn run mnist-scale --budget paper --methods cnn && sesn report --only mnist-scale`"
+    assert f"Regenerate with `{again}" in files["README.md"].decode()
 
 
-def test_realisations_of_several_machines_have_a_table_of_their_own(tmp_path: Path) -> None:
-    settings = {"data": "mnist", "recipe": "paper", "epochs": 3, "resolution": 28, "augmented": False}
+def test_realisations_of_several_machines_stand_in_one_table_and_the_caption_names_the_machines(tmp_path: Path) -> None:
+    settings = {"data": "mnist", "recipe": "paper", "epochs": 12, "resolution": 28, "augmented": False}
     rows = tmp_path / "rows"
     for seed, machine in enumerate(("Old CPU", "New CPU")):
         cell = Cell("mnist-scale", 1, "lite", "cnn", settings, seed)
@@ -154,11 +162,10 @@ def test_realisations_of_several_machines_have_a_table_of_their_own(tmp_path: Pa
         found = Result(cell, "ok", (Measurement("test_error", (2.0 + seed,)),), "", facts, synthetic.STARTED, 1.0)
         synthetic.store(rows, [found])
     files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
-    assert b"2.50 \xc2\xb1 0.71" in files["tables/mnist-scale-machines.md"]
-    assert b"2 realisations; data set mnist; 3 epochs; paper recipe; New CPU or Old CPU" in files["README.md"]
+    assert b"2.50 \xc2\xb1 0.71" in files["tables/mnist-scale-lite.md"]
+    assert b"2 realisations; data set mnist; 12 epochs; paper recipe; New CPU and Old CPU" in files["README.md"]
     assert b"(2 realisations) and the paper" in files["README.md"]
-    assert b"lite budget: 3 of the paper's 60 epochs; 2 machines" in files["README.md"]
-    assert b"2.50" not in files["tables/mnist-scale.md"]
+    assert b"lite budget: 12 of the paper's 60 epochs; 2 machines" in files["README.md"]
 
 
 def test_what_was_skipped_says_why_where_nothing_is_shown(tmp_path: Path) -> None:
@@ -169,7 +176,7 @@ def test_what_was_skipped_says_why_where_nothing_is_shown(tmp_path: Path) -> Non
 
 
 def test_captions_name_budget_repetitions_data_and_machine(written: Path) -> None:
-    text = (written / "tables" / "mnist-scale.md").read_text(encoding="utf-8")
+    text = (written / "tables" / "mnist-scale-lite.md").read_text(encoding="utf-8")
     assert "mnist-scale: lite budget; 2 realisations; data set mnist; 3 epochs; paper recipe; " in text
     assert "Synthetic CPU, 2 threads, torch 0.0, cpu; version 1." in text
 
@@ -241,13 +248,13 @@ def test_every_artefact_can_be_made_alone(name: str, tmp_path: Path) -> None:
     found = material(rows, BUDGET)
     files = report_files(found, tmp_path, rows, name)
     assert all(name in path for path in files)
-    assert bool(files) != bool(ARTEFACTS[name].unless)
+    assert bool(files) == (ARTEFACTS[name] in ALWAYS)
 
 
 def test_what_the_rows_do_not_give_any_more_is_removed(tmp_path: Path) -> None:
     rows = synthetic.store(tmp_path / "rows", synthetic.results())
     (tmp_path / "tables").mkdir()
-    outdated = tmp_path / "tables" / "mnist-scale-longest.md"
+    outdated = tmp_path / "tables" / "mnist-scale.md"
     others = [tmp_path / "tables" / "mine.md", tmp_path / "tables" / "table-1.png"]
     for path in (outdated, *others):
         path.write_text("of somebody", encoding="utf-8")
@@ -255,8 +262,8 @@ def test_what_the_rows_do_not_give_any_more_is_removed(tmp_path: Path) -> None:
     assert kept.exit_code == 0
     assert "removed" not in kept.output
     assert outdated.exists()
-    result = invoke("--rows", rows, "--out", tmp_path, "--only", "mnist-scale-longest")
-    assert "removed what these rows do not give: mnist-scale-longest.md" in result.output
+    result = invoke("--rows", rows, "--out", tmp_path, "--only", "mnist-scale")
+    assert "removed what these rows do not give: mnist-scale.md" in result.output
     assert not outdated.exists()
     assert all(path.exists() for path in others)
     assert (tmp_path / "tables" / "epoch-time.md").exists()
@@ -273,7 +280,7 @@ def test_an_unknown_artefact_is_answered_with_the_known(tmp_path: Path) -> None:
 def test_one_artefact_without_rows_says_what_to_run(tmp_path: Path) -> None:
     result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--only", "mnist-scale")
     assert result.exit_code == 0
-    assert "sesn run mnist-scale --budget lite" in result.output
+    assert "sesn run mnist-scale --budget paper" in result.output
 
 
 # --- bad input
@@ -303,7 +310,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "<script>" not in readme
     assert "onerror=alert(1)>" not in readme
-    latex = (tmp_path / "out" / "tables" / "mnist-scale.tex").read_text(encoding="utf-8")
+    latex = (tmp_path / "out" / "tables" / "mnist-scale-lite.tex").read_text(encoding="utf-8")
     assert latex.count(r"\end{table}") == 1
 
 

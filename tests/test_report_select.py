@@ -1,7 +1,8 @@
-"""Rows of different versions, budgets, machines, data or settings never stand together."""
+"""Rows of different versions, budgets, devices, data or settings never stand together; times not of machines, too."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import synthetic
@@ -27,7 +28,7 @@ def test_the_current_version_wins_over_everything() -> None:
     found = chosen(trained(version=1, budget="paper"), trained(version=2, budget="smoke"), version=2)
     assert found.facts["budget"] == "smoke"
     assert set(found.rows["version"]) == {2}
-    assert found.left_out == ("1 cell of version 1, paper budget, Synthetic CPU (cpu), data=mnist, recipe=paper",)
+    assert found.left_out == ("1 cell of version 1, paper budget, cpu, data=mnist, recipe=paper",)
 
 
 def test_rows_of_other_versions_alone_are_not_shown_but_listed() -> None:
@@ -46,13 +47,21 @@ def test_one_long_run_does_not_hide_a_full_table() -> None:
     short = [trained(method) for method in ("cnn", "sesn-vector", "ss-cnn")]
     found = chosen(*short, *(trained(seed=s, budget="paper", epochs=60) for s in range(6)))
     assert set(found.rows["budget"]) == {"lite"}
-    assert found.left_out == ("6 cells of version 1, paper budget, Synthetic CPU (cpu), data=mnist, recipe=paper",)
+    assert found.left_out == ("6 cells of version 1, paper budget, cpu, data=mnist, recipe=paper",)
 
 
 def test_the_longest_runs_can_be_asked_for() -> None:
     rows = synthetic.frame([trained("cnn"), trained("ss-cnn"), trained(budget="paper", epochs=60)])
-    found = select(rows, published(), "mnist-scale", choice="longest")
+    found = select(rows, published(), "mnist-scale", budgets=("paper", "lite"))
     assert set(found.rows["budget"]) == {"paper"}
+
+
+def test_only_the_budgets_that_are_asked_for_are_shown_the_first_that_has_rows() -> None:
+    rows = synthetic.frame([trained(budget="smoke"), trained("ss-cnn"), trained(budget="paper", epochs=60)])
+    assert set(select(rows, published(), "mnist-scale", budgets=("lite", "smoke")).rows["budget"]) == {"lite"}
+    without = rows[~rows["budget"].eq("lite")]
+    assert set(select(without, published(), "mnist-scale", budgets=("lite", "smoke")).rows["budget"]) == {"smoke"}
+    assert select(without, published(), "mnist-scale", budgets=("lite",)).empty
 
 
 def test_as_many_places_at_a_higher_budget_win() -> None:
@@ -65,25 +74,25 @@ def test_a_full_smoke_test_does_not_hide_a_measurement() -> None:
     assert set(found.rows["budget"]) == {"lite"}
 
 
-def test_the_machine_with_most_cells_and_only_that() -> None:
-    found = chosen(*(trained(seed=s, machine="many") for s in range(3)), trained(seed=9, machine="few"))
-    assert set(found.rows["machine"]) == {"many"}
-    assert "few" in found.left_out[0]
-
-
-def test_several_machines_stand_together_only_where_they_are_asked_for() -> None:
-    rows = synthetic.frame([trained(seed=0, machine="old"), trained(seed=1, machine="new")])
-    assert len(select(rows, published(), "mnist-scale").rows) == 1
-    found = select(rows, published(), "mnist-scale", choice="machines")
-    assert set(found.rows["seed"]) == {0, 1}
-    assert found.facts["machine"] == "new or old"
+def test_errors_of_several_machines_stand_together_and_the_machines_are_named() -> None:
+    found = chosen(trained(seed=0, machine="old"), trained(seed=1, machine="new"), trained(seed=2, machine="new"))
+    assert set(found.rows["seed"]) == {0, 1, 2}
+    assert found.facts["machine"] == "new and old"
     assert found.left_out == ()
+
+
+def test_times_of_several_machines_never_stand_together() -> None:
+    results = [result for result in synthetic.results() if result.cell.experiment == "epoch-time"]
+    elsewhere = [replace(one, provenance={**one.provenance, "machine": "another"}) for one in results[:1]]
+    moved = [replace(one, cell=replace(one.cell, seed=9)) for one in elsewhere]
+    found = select(synthetic.frame([*results, *moved]), published(), "epoch-time")
+    assert found.rows["machine"].nunique() == 1
+    assert any("another (cpu)" in line for line in found.left_out)
 
 
 def test_on_several_machines_budgets_and_settings_do_not_mix_either() -> None:
     long = trained(seed=0, machine="old", budget="paper", epochs=60)
-    rows = synthetic.frame([trained(seed=0, machine="old"), trained(seed=1, machine="new"), long])
-    found = select(rows, published(), "mnist-scale", choice="machines")
+    found = chosen(trained(seed=0, machine="old"), trained(seed=1, machine="new"), long)
     assert len(set(found.rows["budget"])) == 1
     assert len(set(found.rows["epochs"])) == 1
     assert len(found.left_out) == 1

@@ -21,11 +21,8 @@ from test_engine import all_gone
 from typer.testing import CliRunner
 
 from harness.cli import app
-from harness.commands.asked import Asked
-from harness.machine import provenance
 from harness.plan import EXPERIMENTS
 from harness.records import Cell, Measurement, Result
-from harness.run.runners import RUNNERS
 from harness.store.frame import load
 from harness.store.lines import read
 from harness.store.reading import finished, stored
@@ -33,18 +30,6 @@ from harness.store.writing import Writer
 
 runner = CliRunner()
 COMMAND = [sys.executable, engine_sample.__file__, "run", "selftest"]
-
-
-@pytest.fixture
-def selftest(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The experiment of trivial cells, known in this process."""
-    # So that they are taken out again afterwards.
-    for table in (EXPERIMENTS, RUNNERS):
-        for key in ("selftest", "alone"):
-            monkeypatch.setitem(table, key, None)  # type: ignore[arg-type]
-    engine_sample.register()
-    monkeypatch.delenv("SESN_DATA", raising=False)
-    return monkeypatch
 
 
 def invoke(*arguments: str | Path) -> Any:
@@ -117,36 +102,6 @@ def test_checkpoints_of_stored_cells_are_removed_by_the_next_run(selftest: pytes
     assert invoke("run", "selftest", "--rows", tmp_path).exit_code == 0
     assert not left.exists()
     assert unknown.exists()
-
-
-def test_here_does_again_what_another_machine_has_done(selftest: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Tables show one machine only: begun on one and ended on another, a run would show half of its cells."""
-    selftest.setenv("SELFTEST", cells({}, {"do": "count", "steps": 2}))
-    with selftest.context() as elsewhere:
-        elsewhere.setattr("harness.machine.processor", lambda: "another machine")
-        own, _ = asked(tmp_path).planned("smoke")
-        with Writer(tmp_path) as writer:
-            writer.append(Result(own.cell, "ok", (Measurement("delta", (1.0,)),), "", provenance()))
-    assert remaining(tmp_path) == 1
-    assert remaining(tmp_path, "--here") == 2
-    checkpoint = tmp_path / ".checkpoints" / own.cell.id / "training.safetensors"
-    checkpoint.parent.mkdir(parents=True)
-    checkpoint.write_bytes(b"")
-    assert own.cell.id in asked(tmp_path).counted("cpu")
-    assert own.cell.id not in asked(tmp_path, here=True).counted("cpu"), "or its checkpoint would be swept away"
-    assert invoke("run", "selftest", "--rows", tmp_path, "--here", "--threads", "1").exit_code == 0
-    assert remaining(tmp_path, "--here") == 0
-    assert set(load(tmp_path)["machine"]) == {provenance()["machine"]}
-    assert "nothing is left to do" in invoke("run", "selftest", "--rows", tmp_path, "--here").stdout
-
-
-def asked(rows: Path, *, here: bool = False) -> Asked:
-    return Asked.of(["selftest"], "smoke", None, "paper", None, None, rows, {}, here=here)
-
-
-def remaining(rows: Path, *options: str) -> int:
-    (counted,) = json.loads(invoke("plan", "selftest", "--rows", rows, "--json", *options).stdout)["experiments"]
-    return int(counted["remaining"])
 
 
 # --- kill -9, Ctrl-C
@@ -265,7 +220,6 @@ BAD = {
     "data": (("run", "--data", "/no/such/folder"), "/no/such/folder does not exist"),
     "no cell": (("run", "mnist-scale", "--methods", "wrn"), "no cell was asked for"),
     "address without a cluster": (("run", "--address", "auto"), "use --engine ray"),
-    "here on a cluster": (("run", "parameters", "--engine", "ray", "--here"), "`here` (=True) must be left out"),
     "a GPU for Ray": (("run", "parameters", "--engine", "ray", "--device", "cuda:1"), "Ray chooses which GPU"),
     "plan": (("plan", "--budget", "full"), "`budget` (='full')"),
     "status": (("status", "nothing"), "`experiment` (='nothing')"),

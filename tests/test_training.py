@@ -108,7 +108,7 @@ def test_without_validation_the_last_epoch_counts() -> None:
     trainer = trainer_of(job)
     trainer.run()
     last = {name: value.clone() for name, value in trainer.network.state_dict().items()}
-    found = {one.metric: one.values for one in measurements(trainer)}
+    found = {one.metric: one.values for one in measurements(trainer, "nothing")}
     assert set(found) == {"train_loss", "learning_rate", "epoch_time", "test_error"}
     assert all(torch.equal(value, last[name]) for name, value in trainer.network.state_dict().items())
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from torch import nn
 
 from harness.machine import machine_line
+from harness.memory import keep_freed_memory
 from harness.methods import methods_on
 from harness.progress import progress_bar
 from harness.steps import training_step
@@ -105,6 +106,7 @@ def measure_methods(
 ) -> list[Result]:
     """Build the networks whose key contains `only` (and the CNN), time them in turn, then take their memory."""
     networks = _networks(only, device)
+    keep_freed_memory()
     steps = {f"{key}/{size}": training_step(net, [_digits(batch, device)]) for (key, size), net in networks.items()}
     with progress_bar(progress, rounds + 1 + len(steps), "timing steps") as advance:
         samples = interleave(steps, rounds, device, 1, lambda _done: advance(1))

@@ -109,7 +109,7 @@ def status(
     with consoles(quiet=False) as (console, _):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where, training_settings
-        from harness.commands.overview import as_dict, print_status
+        from harness.commands.overview import as_dict, print_status, running_as_dict
         from harness.records import BUDGETS
 
         training = training_settings(precision, ranks)
@@ -119,7 +119,7 @@ def status(
         ledgers = [asked.ledger(len(place.workers), place.workers[0], place.threads_each, name) for name in budgets]
         shown = [ledger for ledger in ledgers if budget or ledger.is_begun]
         if json:
-            _print_json(as_dict(shown, cells=False))
+            _print_json({**as_dict(shown, cells=False), "running": running_as_dict(asked.rows)})
         else:
             print_status(shown, asked, console)
 

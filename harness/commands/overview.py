@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -86,6 +87,12 @@ def as_dict(ledgers: Sequence[Ledger], *, cells: bool) -> dict[str, Any]:
     if cells:
         joined["cells"] = [one for document in documents for one in document["cells"]]
     return joined
+
+
+def running_as_dict(rows: Path) -> dict[str, Any] | None:
+    """The run that is going on, as plain data."""
+    active = running(rows)
+    return {**active._asdict(), "cells": [one._asdict() for one in active.cells]} if active else None
 
 
 def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console) -> None:

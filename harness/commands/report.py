@@ -56,11 +56,8 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
     what = "index.html and README.md" if only is None else only
     console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
     if not files:
-        one = artefact(str(only))
-        none = f"{only} has no rows yet; run {one.run}"
-        console.print(
-            f"no run is longer than those of {one.unless}" if one.unless else none, markup=False, soft_wrap=True
-        )
+        none = f"{only} has no rows yet; run {artefact(str(only)).run}"
+        console.print(none, markup=False, soft_wrap=True)
 
 
 def _check_rows(found: Material, rows: Path, out: Path) -> None:

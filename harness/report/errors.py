@@ -47,12 +47,6 @@ def mnist_frame(selections: Mapping[str, Selection]) -> Any:
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
-def trained_frame(selections: Mapping[str, Selection]) -> Any:
-    """Of the same lines those of methods that were run in some setting: of long runs there are few."""
-    frame = mnist_frame(selections)
-    return frame[frame["method"].isin(frame[frame["here"].notna()]["method"])].reset_index(drop=True)
-
-
 def stl10_frame(experiment: str) -> Callable[[Mapping[str, Selection]], Any]:
     """One line per method; the published errors are those of the full network in either table."""
 

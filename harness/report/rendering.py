@@ -11,9 +11,10 @@ from typing import Any
 from harness.drawing import Drawing
 from harness.machine import machine_words
 from harness.methods import METHODS
+from harness.records import Budget
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import VERDICTS, Finding, Verdict
-from harness.report.select import Choice, Selection, cleaned, select
+from harness.report.select import Selection, cleaned, select
 from harness.report.tables import Table
 from harness.report.waterfall import budget_selection
 
@@ -72,31 +73,29 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     """Every artefact, or one, and notes on rows that no artefact can show."""
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
     rows, notes = cleaned(material.rows)
-    needed = {key for one in chosen for key in (*one.experiments, *one.beside)}
-    wanted: set[tuple[str, Choice]] = {(key, "fullest") for key in needed}
-    wanted |= {(key, one.choice) for one in chosen for key in one.experiments}
-    found = {(key, choice): _selection(material, rows, key, choice) for key, choice in sorted(wanted)}
-    fullest = {key: found[key, "fullest"] for key in sorted(needed)}
-    every = []
-    for one in chosen:
-        own = {key: found[key, one.choice] for key in one.experiments}
-        others = one.choice != "fullest" and any(own[key].cells != fullest[key].cells for key in own)
-        if others or not one.unless:
-            every.append(_render(one, fullest | own, material.figures, few=others and one.choice == "longest"))
+    every = [_render(one, _selections(material, rows, one), material.figures) for one in chosen]
     return every, [*material.notes, *notes]
 
 
-def _selection(material: Material, rows: Any, key: str, choice: Choice) -> Selection:
+def _selections(material: Material, rows: Any, one: Artefact) -> Selections:
+    """What an artefact may show of each experiment that it is about, and of those that it shows beside them."""
+    beside = {key: _selection(material, rows, key) for key in one.beside}
+    return beside | {key: _selection(material, rows, key, one.budgets) for key in one.experiments}
+
+
+def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, ...] = ()) -> Selection:
     if key == "error-budget":
         return budget_selection(material.error_budget)
-    return select(rows, material.paper, key, material.versions.get(key), choice)
+    return select(rows, material.paper, key, material.versions.get(key), budgets)
 
 
-def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing], few: bool) -> Rendered:
-    """With all that is shown of it; `few` if only some methods have such long runs."""
+def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing]) -> Rendered:
+    """With all that is shown of it."""
     own = [selections[key] for key in one.experiments]
     notes = tuple(note for chosen in own for note in _notes(chosen))
-    again = one.regenerate({chosen.experiment: _options(chosen, few) for chosen in own if not chosen.empty})
+    again = one.regenerate(
+        {chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in own if not chosen.empty}
+    )
     try:
         frame = one.frame(selections)
         if (own and all(chosen.empty for chosen in own)) or not len(frame):
@@ -111,11 +110,11 @@ def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing
     return Rendered(one, frame, captions, notes, findings, again, drawing, table)
 
 
-def _options(chosen: Selection, few: bool) -> str:
-    """What `sesn run` must be told to run the same cells; of the longest runs, only the methods that have them."""
+def _options(chosen: Selection, *, few: bool) -> str:
+    """What `sesn run` must be told to run the same cells; where a few methods may have them, and do, which."""
     words = [f"--budget {chosen.facts['budget']}"] if "budget" in chosen.facts else []
-    methods = [key for key in METHODS if few and key in set(chosen.rows["method"])]
-    words += [f"--methods {','.join(methods)}"] if methods else []
+    if few and not set(chosen.paper["method"]) <= (there := set(chosen.rows["method"])):
+        words.append(f"--methods {','.join(key for key in METHODS if key in there)}")
     return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
 
 

@@ -1,23 +1,23 @@
-"""Which rows an artefact shows: one version, one budget, one machine, one set of settings; never a mixture.
+"""Which rows an artefact shows: one version, one budget, one kind of device, one set of settings; never a mixture.
 
 The current version of the experiment; anything rather than a smoke test; the paper's own data rather than embedded
 ones; then the group that fills most of the artefact's places, so that one long run does not hide a full table; then
-the highest budget, and the machine and settings with most cells. For an artefact of the `longest` runs the
-places do not count. Only an artefact of several `machines`, which says so, takes them together. What is left out is
-listed.
+the highest budget, and the settings with most cells. An artefact of some `budgets` shows the first of them that has
+rows. An error or a Delta depends on the machine by rounding alone, so the rows of several machines stand together and
+the caption names the machines; rows that measure time never do. What is left out is listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from harness.machine import device_kind
 from harness.methods import METHODS
-from harness.records import BUDGETS, CORE, METRICS
+from harness.records import BUDGETS, CORE, METRICS, Budget
 
 #: Settings that an artefact lays out side by side. All others have one value there, or one for each place in it.
 AXES: Mapping[str, tuple[str, ...]] = {
@@ -29,11 +29,10 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "mnist-scale": ("resolution", "augmented"),
 }
 #: Places inside a cell; they may look like settings where a cell has only one of them.
-COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels"})
-#: Which rows an artefact takes: those that fill most of it, the longest runs, or those that fill most of it on all
-#: machines together (nothing that depends on the machine may be shown then).
-Choice = Literal["fullest", "longest", "machines"]
-RUN, PLACE = ("version", "budget"), ("machine", "device")
+COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups"})
+#: What rows must share to stand together; those that measure time share the machine, too.
+RUN, MACHINE = ("version", "budget", "device"), "machine"
+TIMED = ("epoch-time",)
 #: Settings that never vary within an artefact, whatever decides them.
 ALWAYS = ("data", "images", "recipe")
 #: Data that came with the installation stand behind the data of the paper.
@@ -98,10 +97,12 @@ def cleaned(rows: Any) -> tuple[Any, list[str]]:
     return rows[known["metric"] & known["method"] & known["budget"]], notes
 
 
-def select(rows: Any, paper: Any, experiment: str, version: int | None = None, choice: Choice = "fullest") -> Selection:
+def select(
+    rows: Any, paper: Any, experiment: str, version: int | None = None, budgets: Sequence[Budget] = ()
+) -> Selection:
     """The rows of one experiment that may stand together; the newest version in the rows, if none is named.
 
-    The choice "longest" prefers the highest budget with data, however few methods have it.
+    With `budgets`, those of the first of them that has rows, however few methods have them.
     """
     published = paper[paper["experiment"].eq(experiment)].dropna(axis="columns", how="all")
     published = published.reindex(columns=[*dict.fromkeys([*CORE, *EXTRA, *published.columns])])
@@ -111,19 +112,26 @@ def select(rows: Any, paper: Any, experiment: str, version: int | None = None, c
     good, bad = rows[rows["status"].eq("ok")], rows[~rows["status"].eq("ok")]
     wanted = version if version is not None else int(good["version"].max()) if len(good) else 0
     bad = bad[bad["version"].eq(wanted)]
-    base = RUN if choice == "machines" else (*RUN, *PLACE)
+    base = (*RUN, MACHINE) if experiment in TIMED else RUN
     groups = _groups(good, experiment, base)
     places = {key: _places(good[good["cell"].isin(cells)], experiment) for key, cells in groups.items()}
-    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted, places[key] * (choice != "longest"), base))
-    chosen = [key for key in ranked if dict(key)["version"] == wanted][:1]
+    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted, places[key], base))
+    current = [key for key in ranked if dict(key)["version"] == wanted]
+    chosen = _of_first(budgets, current)[:1] if budgets else current[:1]
     shown_key = dict(chosen[0]) if chosen else {}
     left_out = tuple(_describe(dict(key), len(groups[key]), shown_key) for key in ranked if key not in chosen)
     if not chosen:
         return Selection(experiment, good[:0], bad, published, left_out=left_out)
     shown = good[good["cell"].isin(groups[chosen[0]])]
-    every = {name: _only(shown[name]) for name in ("torch", "threads", "code", *PLACE, *_settings(shown))}
+    every = {name: _only(shown[name]) for name in ("torch", "threads", "code", MACHINE, *_settings(shown))}
     facts = {**every, **dict(chosen[0])}
     return Selection(experiment, shown, bad[bad["budget"].eq(facts["budget"])], published, facts, left_out)
+
+
+def _of_first(budgets: Sequence[Budget], groups: list[Any]) -> list[Any]:
+    """The groups of the first budget that has any."""
+    by_budget = ([key for key in groups if dict(key)["budget"] == budget] for budget in budgets)
+    return next(filter(None, by_budget), [])
 
 
 def _groups(rows: Any, experiment: str, base: tuple[str, ...]) -> dict[tuple[tuple[str, Any], ...], list[str]]:
@@ -190,8 +198,8 @@ def _rank(
 def _describe(key: dict[str, Any], cells: int, shown: dict[str, Any]) -> str:
     """Where the cells were run, on which data, and the settings that keep them apart from those that are shown."""
     place = f"version {key['version']}, {key['budget']} budget"
-    place += f", {key['machine']} ({key['device']})" if "machine" in key else ""
-    base = (*RUN, *PLACE)
+    place += f", {key[MACHINE]} ({key['device']})" if MACHINE in key else f", {key['device']}"
+    base = (*RUN, MACHINE)
     apart = {name for name, value in key.items() if name in shown and shown[name] != value and name not in base}
     settings = [f"{name}={value}" for name, value in key.items() if name in ALWAYS or name in apart]
     return f"{cells:,} {'cells' if cells > 1 else 'cell'} of {', '.join([place, *settings])}"
@@ -200,4 +208,4 @@ def _describe(key: dict[str, Any], cells: int, shown: dict[str, Any]) -> str:
 def _only(column: Any) -> Any:
     """The value, or all of them as text."""
     values = sorted({_plain(value) for value in column.dropna().unique()})
-    return values[0] if len(values) == 1 else " or ".join(map(str, values))
+    return values[0] if len(values) == 1 else " and ".join(map(str, values))

@@ -14,6 +14,7 @@ from torch import nn
 
 from harness.data.augment import mnist_batch
 from harness.data.mnist import SIDE, embedded_digits
+from harness.memory import speedups
 from harness.methods import method
 from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context, Skip
@@ -32,6 +33,7 @@ MEGABYTE = 1e6
 def epoch_time(cell: Cell, context: Context) -> list[Measurement]:
     """Times of single steps, one value each, and what follows from them; memory and work of one step."""
     settings, device = cell.settings, torch.device(context.device)
+    switched_on = speedups()
     networks = _networks(cell, device)
     batches = digit_batches(int(settings["batch"]), device)
     steps: dict[str, Step] = {key: training_step(net, batches, mnist_batch) for key, net in networks.items()}
@@ -42,7 +44,7 @@ def epoch_time(cell: Cell, context: Context) -> list[Measurement]:
         int(settings["warmup"]),
         lambda done: context.on_progress(done, "rounds"),
     )
-    found = [one for key in networks for one in _times(key, samples, settings)]
+    found = [one for key in networks for one in _times(key, samples, settings, switched_on)]
     for key, network in networks.items():
         # After the timing: the profiler that sees memory slows a step down, and the optimizer has its state by now.
         memory = peak_bytes(steps[key], device) / MEGABYTE
@@ -74,12 +76,14 @@ def digit_batches(size: int, device: torch.device) -> list[Batch]:
     return [(images.to(device), labels.to(device)) for images, labels in (digits[numbers] for numbers in chosen)]
 
 
-def _times(key: str, samples: Mapping[str, Sequence[float]], settings: Mapping[str, Scalar]) -> list[Measurement]:
+def _times(
+    key: str, samples: Mapping[str, Sequence[float]], settings: Mapping[str, Scalar], switched_on: str
+) -> list[Measurement]:
     """One value per timed step; an epoch's are what it would take if all its steps were like that one."""
     own, batch = samples[key], int(settings["batch"])
     epoch = math.ceil(int(settings["epoch_images"]) / batch)
     at: dict[str, Scalar] = {"method": key}
-    timed = at | {"steps_timed": len(own), "steps_per_epoch": epoch}
+    timed = at | {"steps_timed": len(own), "steps_per_epoch": epoch, "speedups": switched_on}
     ratios = (mine / other for mine, other in zip(own, samples[REFERENCE], strict=True))
     return [
         Measurement("step_time", tuple(own), at),

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from harness.memory import speedups
 from harness.methods import method
-from harness.records import Cell, Measurement
+from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context
 from harness.run.training.delta import DeltaProbe
 from harness.run.training.numerics import Numerics, repeatable, seed_of
@@ -61,7 +62,7 @@ def train(make: MakeJob, cell: Cell, context: Context) -> list[Measurement]:
 
 def train_in(team: Team, make: MakeJob, cell: Cell, context: Context) -> list[Measurement]:
     """This process's part of the training; rank 0 returns the measurements."""
-    device = torch.device(context.device)
+    device, switched_on = torch.device(context.device), speedups()
     numerics = Numerics.of(cell.settings, context.device)
     with repeatable(device):
         torch.manual_seed(seed_of(cell.seed, "weights"))
@@ -69,11 +70,11 @@ def train_in(team: Team, make: MakeJob, cell: Cell, context: Context) -> list[Me
         checkpoint = checkpoint_in(context.scratch, cell.id)
         trainer = Trainer(job, numerics, cell.seed, device, team, checkpoint, context.on_progress)
         context.on_resume(trainer.run())
-        return measurements(trainer) if team.rank == 0 else []
+        return measurements(trainer, switched_on) if team.rank == 0 else []
 
 
-def measurements(trainer: Trainer) -> list[Measurement]:
-    """What a finished run saw; the test images are looked at here, once."""
+def measurements(trainer: Trainer, switched_on: str) -> list[Measurement]:
+    """What a finished run saw, its times with what was switched on; the test images are looked at here, once."""
     task, diary = trainer.job.task, trainer.diary
     trainer.take_best()
     curves = {metric: tuple(values) for metric, values in diary.curves.items()}
@@ -81,7 +82,9 @@ def measurements(trainer: Trainer) -> list[Measurement]:
     if task.validation is not None:
         curves["best_epoch"] = (float(diary.best_epoch),)
         names |= dict.fromkeys(("validation_error", "best_epoch"), task.validation.name)
-    found = [Measurement(metric, values, {"data_name": names[metric]}) for metric, values in curves.items()]
+    at: dict[str, dict[str, Scalar]] = {metric: {"data_name": name} for metric, name in names.items()}
+    at["epoch_time"]["speedups"] = switched_on
+    found = [Measurement(metric, values, at[metric]) for metric, values in curves.items()]
     found += [_measurement(one) for one in diary.probed + _probe_best(trainer)]
     trainer.on_progress(1.0, f"testing on {len(task.test)} images")
     return [*found, Measurement("test_error", (trainer.error(task.test),), {"data_name": task.test.name})]

@@ -48,7 +48,7 @@ class Recipe:
     Attributes:
         schedule: the learning rate by epoch.
         batch: images in a step; the last, smaller batch of an epoch is kept.
-        optimizer: made from the parameters.
+        optimizer: made from the parameters; fused, which is faster and differs by rounding.
     """
 
     schedule: Schedule
@@ -63,7 +63,11 @@ class Recipe:
 def mnist_recipe(cell: Cell) -> Recipe:
     """Adam without weight decay, its rate divided by ten after each third of the epochs."""
     schedule = Schedule(float(cell.settings["rate"]), int(cell.settings["epochs"]), 0.1, THIRDS)
-    return Recipe(schedule, int(cell.settings["batch"]), lambda weights: torch.optim.Adam(weights, schedule.rate))
+
+    def adam(weights: Iterable[nn.Parameter]) -> Optimizer:
+        return torch.optim.Adam(weights, schedule.rate, fused=True)
+
+    return Recipe(schedule, int(cell.settings["batch"]), adam)
 
 
 def stl10_recipe(cell: Cell) -> Recipe:
@@ -71,6 +75,6 @@ def stl10_recipe(cell: Cell) -> Recipe:
     schedule = Schedule(float(cell.settings["rate"]), int(cell.settings["epochs"]), 0.2, STL10_DROPS)
 
     def sgd(weights: Iterable[nn.Parameter]) -> Optimizer:
-        return torch.optim.SGD(weights, schedule.rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
+        return torch.optim.SGD(weights, schedule.rate, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=True)
 
     return Recipe(schedule, int(cell.settings["batch"]), sgd)
