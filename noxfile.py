@@ -83,6 +83,7 @@ def browser(session: nox.Session) -> None:
     """Open the report's page in Debian's chromium: errors, requests, sorting, phone, dark, print."""
     install(session, "-e", ".[harness,test,browser]")
     if shutil.which("chromium") is None:
+        session.run("apt-get", "update", external=True)
         session.run("apt-get", "install", "-y", "--no-install-recommends", "chromium", external=True)
     session.run("pytest", "tests/test_page.py", *session.posargs, env=ONE_THREAD)
 

@@ -15,6 +15,9 @@ settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True
 settings.register_profile("thorough", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
+#: Where real data lie. Taken out of the environment: all but the tests that ask for them run as on a machine without.
+REAL_DATA = os.environ.pop("SESN_DATA", "")
+
 
 def pytest_runtest_setup() -> None:
     """Weights that a test leaves to chance are the same in every run, whatever ran before it in its process."""
@@ -39,10 +42,19 @@ def real_mnist() -> Path:
     """The folder of data sets, where it holds MNIST."""
     from harness.data.sources import mnist_source
 
-    root = Path(os.environ.get("SESN_DATA", ""))
-    if not os.environ.get("SESN_DATA") or mnist_source(root) != "mnist":
+    if not REAL_DATA or mnist_source(Path(REAL_DATA)) != "mnist":
         pytest.skip("no MNIST under $SESN_DATA")
-    return root
+    return Path(REAL_DATA)
+
+
+@pytest.fixture
+def real_stl10() -> Path:
+    """The folder of data sets, where it holds STL-10."""
+    from harness.data.sources import stl10_available
+
+    if not REAL_DATA or stl10_available(Path(REAL_DATA)):
+        pytest.skip("no STL-10 under $SESN_DATA")
+    return Path(REAL_DATA)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from harness.data.augment import (
 )
 from harness.data.mnist import embedded_digits, pool
 from harness.data.mnist_scale import generate, shrunk, sizes_for
-from harness.data.sources import mnist_source, stl10_available
 from harness.data.stl10 import stl10
 
 SEEDS = st.integers(0, 2**31)
@@ -111,17 +109,12 @@ def test_digits_are_normalised_with_and_without_the_plus_regime(device: torch.de
 
 
 @pytest.mark.realdata
-def test_the_constants_are_near_the_means_of_the_real_sets() -> None:
+def test_the_constants_are_near_the_means_of_the_real_sets(real_mnist: Path, real_stl10: Path) -> None:
     """The published constants, for all realisations alike: each within 3 % of what a part of the data has."""
-    root = Path(os.environ.get("SESN_DATA", ""))
-    if not os.environ.get("SESN_DATA") or mnist_source(root) != "mnist":
-        pytest.skip("no MNIST under $SESN_DATA")
-    if stl10_available(root, ["train"]):
-        pytest.skip("no STL-10 under $SESN_DATA")
-    made = generate(pool("mnist", root), sizes_for(20_000), 0).train.images.double() / 255
+    made = generate(pool("mnist", real_mnist), sizes_for(20_000), 0).train.images.double() / 255
     assert float(made.mean()) == pytest.approx(MNIST_MEAN[0], rel=0.03)
     assert float(made.std()) == pytest.approx(MNIST_STD[0], rel=0.03)
-    photographs = stl10("train", root).images(torch.arange(0, 5000, 5)).double() / 255
+    photographs = stl10("train", real_stl10).images(torch.arange(0, 5000, 5)).double() / 255
     assert photographs.mean(dim=(0, 2, 3)).tolist() == pytest.approx(STL10_MEAN, rel=0.03)
     assert photographs.transpose(0, 1).flatten(1).std(dim=1).tolist() == pytest.approx(STL10_STD, rel=0.03)
 

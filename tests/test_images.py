@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
@@ -224,14 +223,6 @@ def test_stl10_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         stl10("train")
     with pytest.raises(ValueError, match=r"`split` \(='unlabeled'\)"):
         stl10("unlabeled", tmp_path)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def real_stl10() -> Path:
-    root = Path(os.environ.get("SESN_DATA", ""))
-    if not os.environ.get("SESN_DATA") or not (root / "stl10_binary" / "train_X.bin").is_file():
-        pytest.skip("no stl10_binary/train_X.bin under $SESN_DATA")
-    return root
 
 
 @pytest.mark.realdata

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -144,15 +143,12 @@ def test_the_status_tells_what_is_found_where(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.realdata
-def test_the_real_training_split_is_whole_and_balanced() -> None:
-    root = Path(os.environ.get("SESN_DATA", ""))
-    if not os.environ.get("SESN_DATA") or stl10_available(root):
-        pytest.skip("no STL-10 under $SESN_DATA")
-    train = stl10_labelled("train", root)
+def test_the_real_training_split_is_whole_and_balanced(real_stl10: Path) -> None:
+    train = stl10_labelled("train", real_stl10)
     assert train.images.shape == (5000, 3, 96, 96)
     assert train.labels.bincount().tolist() == [500] * 10
-    test = stl10_labelled("test", root, 1000)
+    test = stl10_labelled("test", real_stl10, 1000)
     assert test.name == "STL-10 test, 1000 of 8000 images"
     # A prefix has all classes, about alike often: 100 expected, standard deviation 9.5.
     assert int((test.labels.bincount() - 100).abs().max()) < 50
-    assert torch.equal(test.images, stl10_labelled("test", root).images[:1000])
+    assert torch.equal(test.images, stl10_labelled("test", real_stl10).images[:1000])
