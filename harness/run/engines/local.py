@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Result
+from harness.run import imports
 from harness.run.engines.devices import cores
 from harness.run.engines.work import Listener, Place, Task, now
 
@@ -173,7 +174,7 @@ class _Worker:
     def _environment(self) -> dict[str, str]:
         """Threads are set before torch and numpy load; cells may come from wherever the parent imports."""
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.place.threads))
-        return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        return {**os.environ, **threads, **imports.environment()}
 
     @property
     def is_alive(self) -> bool:
