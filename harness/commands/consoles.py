@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO, cast
 
 import typer
+
+from harness.commands.endings import READER_GONE, Output, Stopped, abandon, stoppable
 
 
 @contextmanager
@@ -15,15 +18,20 @@ def consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
     """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2."""
     from rich.console import Console
 
-    errors = Console(stderr=True)
+    errors = Console(file=cast(TextIO, Output(sys.stderr)))
 
     def show(message: Warning | str, *_rest: Any, **_more: Any) -> None:
         errors.print(f"warning: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     try:
-        with warnings.catch_warnings():
+        with stoppable(), warnings.catch_warnings():
             warnings.showwarning = show
-            yield Console(quiet=quiet), None if quiet else errors
+            yield Console(file=cast(TextIO, Output(sys.stdout)), quiet=quiet), None if quiet else errors
+    except Stopped as stop:
+        raise typer.Exit(stop.first().status) from None
+    except BrokenPipeError:
+        abandon(sys.stdout)
+        raise typer.Exit(128 + READER_GONE) from None
     except (ValueError, TypeError, OSError, OverflowError) as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error

@@ -218,7 +218,7 @@ class _Worker:
         if code == -signal.SIGKILL:
             return "was killed (SIGKILL), as the system does where memory runs out"
         if code < 0:
-            return f"crashed ({signal.Signals(-code).name})"
+            return f"crashed ({_signal_name(-code)})"
         return f"exited with status {code}"
 
     def obituary(self) -> Result:
@@ -226,6 +226,12 @@ class _Worker:
         assert self.task is not None
         seconds = round(time.monotonic() - self._clock, 4)
         return Result(self.task.cell, "failed", (), f"the worker {self.fate}", self.facts, self._started, seconds)
+
+
+def _signal_name(number: int) -> str:
+    """Python has no names for most signals of Linux's real-time range."""
+    known = {one.value: one.name for one in signal.Signals}
+    return known.get(number, f"signal {number}")
 
 
 def _last_line(log: Path) -> str:
