@@ -160,3 +160,7 @@ def test_what_the_cluster_lacks_is_refused() -> None:
         Cluster(Place(), "cuda")._machine(nodes({"CPU": 8.0}))
     with pytest.raises(ValueError, match="at least one free processor core"):
         Cluster(Place())._machine(nodes({"CPU": 0.0}))
+    with pytest.raises(
+        ValueError, match=r"`threads` \(=9\) must be at most 8, the cores of the cluster's smallest machine"
+    ):
+        Cluster(Place())._place({"CPU": 8.0}, 9)

@@ -22,7 +22,7 @@ from harness.records import Result
 from harness.run import imports
 from harness.run.engines.devices import cores
 from harness.run.engines.work import Listener, Place, Task, Throttled, carry_out, now, one_line
-from sesn._checks import complaint
+from sesn._checks import complaint, require
 
 #: Seconds between looks at the board.
 PATIENCE = 0.5
@@ -77,6 +77,9 @@ class Cluster:
         return min(used, key=lambda machine: machine["CPU"])
 
     def _place(self, machine: Mapping[str, float], threads: int) -> Place:
+        # Ray would wait for a machine that has so many, for ever.
+        rule = f"at most {machine['CPU']:g}, the cores of the cluster's smallest machine"
+        require(threads <= machine["CPU"], "threads", threads, rule)
         return replace(self.place, device="cuda" if machine.get("GPU") else "cpu", threads=max(1, threads))
 
 
