@@ -16,7 +16,7 @@ from harness.files import check_writable, replacing
 from harness.report.artefacts import ARTEFACTS, BUDGET_COMMAND, Artefact, artefact
 from harness.report.escapes import markdown
 from harness.report.findings import VERDICTS
-from harness.report.rendering import Material, Rendered, rendered, summary
+from harness.report.rendering import Material, Rendered, could_not, rendered, summary
 from harness.report.tables import as_latex, as_markdown
 
 FIGURES = ("svg", "pdf", "png")
@@ -107,15 +107,30 @@ class Folders(NamedTuple):
 
 def report_files(material: Material, out: Path, rows: Path, only: str | None = None) -> Files:
     """Contents by path below `out`. With `only`, the files of that artefact, without the README and the page."""
-    every, notes = rendered(material, only)
-    files: Files = {}
-    for one in every:
-        files |= artefact_files(one)
+    return report(material, out, rows, only)[0]
+
+
+def report(material: Material, out: Path, rows: Path, only: str | None = None) -> tuple[Files, list[Rendered]]:
+    """The same, and beside them the artefacts that could not be made."""
+    found, notes = rendered(material, only)
+    every, files = [], dict[str, bytes]()
+    for one in found:
+        shown, own = _made(one)
+        every.append(shown)
+        files |= own
     if only is None:
         context = page_context(every, notes, files, Folders(out, rows, material.documents))
         files["README.md"] = _ENVIRONMENT.get_template("README.md.jinja").render(**context).encode()
         files["index.html"] = _ENVIRONMENT.get_template("page.html.jinja").render(**context, **_assets()).encode()
-    return files
+    return files, [one for one in every if one.failed]
+
+
+def _made(one: Rendered) -> tuple[Rendered, Files]:
+    """An artefact with its files; one that cannot be written is a note, like one that cannot be drawn."""
+    try:
+        return one, artefact_files(one)
+    except Exception as error:
+        return could_not(one, error), {}
 
 
 def artefact_files(one: Rendered) -> Files:
@@ -148,7 +163,9 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
         "summary": {VERDICTS[verdict]: lines for verdict, lines in summary(every).items()},
         "words": WORDS,
         "notes": notes,
-        "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
+        "nothing": all(
+            one.empty and not one.failed for one in every if one.artefact.experiments and not one.artefact.command
+        ),
         "others": [other for other in OTHERS if (out / other[0] / other[3]).exists()],
         "rows": folders.link(rows) if rows.is_dir() else None,
     }
@@ -157,7 +174,7 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
 def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
     section: dict[str, Any] = {
         **{name: getattr(one.artefact, name) for name in ("id", "title", "kind", "run")},
-        **{name: getattr(one, name) for name in ("captions", "notes", "findings", "empty", "regenerate")},
+        **{name: getattr(one, name) for name in ("captions", "notes", "findings", "empty", "failed", "regenerate")},
         "files": [(path.rpartition(".")[2], path) for path in artefact_names(one)],
         "raw": [(key, folders.link(path)) for key in one.artefact.experiments if (path := folders.raw(key)).exists()],
         "table": one.table,
