@@ -111,7 +111,7 @@ _GOALS = (
 )
 _MNIST = (
     "Test error on MNIST-scale in %, mean ± standard deviation over realisations; + is with scaling augmentation. "
-    f"Bold: the lowest of a column. {IN_OUT} With one realisation here, the paper's spread is taken for it."
+    f"Bold: the lowest of a column. {IN_OUT} Fewer than three realisations are not judged."
 )
 _MACHINES = (
     "With the realisations of all machines. Each realisation is a data set and a start of its own; another machine "
