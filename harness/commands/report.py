@@ -44,6 +44,7 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
     """Write the report on some rows, and say what was odd; return whether every artefact could be made."""
     from harness.files import check_writable
     from harness.report.artefacts import artefact
+    from harness.report.escapes import visible
     from harness.report.page import remove_outdated, write_files
     from harness.report.page import report as made_from
 
@@ -62,8 +63,8 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
     what = "index.html and README.md" if only is None else only
     console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
     for failure in failures:
-        traceback.print_exception(failure.error)
-        typer.echo(f"error: {failure.artefact.id} {failure.failed}", err=True)
+        where = "".join(traceback.format_exception(failure.error))
+        typer.echo(visible(f"{where}error: {failure.artefact.id} {failure.failed}"), err=True)
     if not files and not failures:
         one = artefact(str(only))
         none = f"{only} has no rows yet; run {one.run}"
