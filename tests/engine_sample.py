@@ -76,6 +76,11 @@ def _crash(_cell: Cell, _context: Context) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def _crash_without_a_name(_cell: Cell, _context: Context) -> None:
+    """By a signal for which Python has no name."""
+    os.kill(os.getpid(), signal.SIGRTMIN + 1)
+
+
 def _exhaust_memory(_cell: Cell, _context: Context) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (10 << 30, hard))
@@ -122,6 +127,7 @@ ACTIONS: dict[str, Callable[[Cell, Context], None]] = {
     "be killed": _be_killed,
     "be killed once": _be_killed_once,
     "crash": _crash,
+    "crash without a name": _crash_without_a_name,
     "exhaust memory": _exhaust_memory,
     "fill the disk": _fill_the_disk,
     "bad values": _bad_values,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,11 +17,13 @@ import pytest
 from test_engine import ENDINGS, Recorder, run, task
 from test_run_command import cells, comparable
 
-from harness.run.engines.cluster import Cluster
+from harness.run.engines.cluster import Cluster, check_loopback
 from harness.run.engines.work import Place
 from harness.store.frame import load
 
-pytest.importorskip("ray", reason="the extra `cluster` is not installed")
+# Not imported: what Ray listens on is decided when it is.
+if importlib.util.find_spec("ray") is None:
+    pytest.skip("the extra `cluster` is not installed", allow_module_level=True)
 
 COMMAND = [sys.executable, engine_sample.__file__, "run", "selftest"]
 
@@ -76,6 +81,53 @@ def test_no_cluster_at_the_address_is_bad_usage(tmp_path: Path) -> None:
     assert load(tmp_path).empty
 
 
+# --- who can reach it
+
+
+def listening(mark: str) -> set[str]:
+    """The addresses, as Linux writes them, on which processes listen that have the mark in their environment."""
+    own: set[str] = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark.encode() in (process / "environ").read_bytes():
+                own |= {str(one.readlink()) for one in (process / "fd").iterdir()}
+    tables = [Path(f"/proc/net/{name}").read_text(encoding="ascii").splitlines()[1:] for name in ("tcp", "tcp6")]
+    fields = [line.split() for table in tables for line in table]
+    return {field[1].split(":")[0] for field in fields if field[3] == "0A" and f"socket:[{field[9]}]" in own}
+
+
+#: 127.0.0.1 and the same as an address of IPv6, in the order of bytes of Linux's tables.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are looked up as Linux lists them")
+def test_a_cluster_that_is_started_here_listens_on_the_loopback_alone(tmp_path: Path) -> None:
+    mark = f"SESN_MARK={tmp_path}"
+    command = [*COMMAND, "--rows", str(tmp_path), "--engine", "ray", "--threads", "1"]
+    settings = cells({"do": "sleep", "duration": 4, "steps": 8})
+    environment = {**os.environ, "SELFTEST": settings, "SESN_MARK": str(tmp_path)}
+    seen: set[str] = set()
+    with (tmp_path / "errors").open("w+") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
+        while process.poll() is None:
+            seen |= listening(mark)
+            time.sleep(0.2)
+        assert process.returncode == 0, (tmp_path / "errors").read_text(encoding="utf-8")
+    assert seen
+    assert seen <= LOOPBACK
+
+
+def ray_at(address: str) -> SimpleNamespace:
+    return SimpleNamespace(nodes=lambda: [{"Alive": True, "NodeManagerAddress": address}])
+
+
+def test_a_ray_that_would_listen_elsewhere_is_refused() -> None:
+    check_loopback(ray_at("127.0.0.1"))
+    with pytest.raises(ValueError, match=r"`address` \(=None\) must be given: .* listens on 192\.0\.2\.2"):
+        check_loopback(ray_at("192.0.2.2"))
+
+
 # --- without a cluster
 
 
@@ -108,3 +160,7 @@ def test_what_the_cluster_lacks_is_refused() -> None:
         Cluster(Place(), "cuda")._machine(nodes({"CPU": 8.0}))
     with pytest.raises(ValueError, match="at least one free processor core"):
         Cluster(Place())._machine(nodes({"CPU": 0.0}))
+    with pytest.raises(
+        ValueError, match=r"`threads` \(=9\) must be at most 8, the cores of the cluster's smallest machine"
+    ):
+        Cluster(Place())._place({"CPU": 8.0}, 9)

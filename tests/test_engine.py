@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -81,6 +82,7 @@ ENDINGS = {
     "give up": ("failed", "SystemExit: a library gives up"),
     "be killed": ("failed", "the worker was killed (SIGKILL), as the system does where memory runs out"),
     "crash": ("failed", "the worker crashed (SIGSEGV)"),
+    "crash without a name": ("failed", f"the worker crashed (signal {signal.SIGRTMIN + 1})"),
     "exhaust memory": ("failed", "MemoryError: out of memory"),
     "fill the disk": ("failed", "OSError: [Errno 28] No space left on device: 'checkpoint.safetensors'"),
     "bad values": ("failed", "ValueError: `values` of delta must not be empty; leave the measurement out instead"),

@@ -78,3 +78,14 @@ def test_sentences_and_table_say_the_same(frame: Any) -> None:
 def test_published_windows_have_no_goals() -> None:
     assert not len(frame_of(deep("linear", 1.0, 1.0, window="published")))
     assert not len(frame_of())
+
+
+def test_a_goal_whose_cells_all_failed_is_left_out() -> None:
+    """Other cells of the same experiment are there."""
+    frame = frame_of(deep("linear", 2e-5, 3e-5), lifted(9.0, {2.0: 9.0}, side=384))
+    assert frame["goal"].tolist() == [GOALS[0].name, GOALS[2].name]
+
+
+def test_a_goal_with_a_delta_that_is_no_number_is_missed() -> None:
+    frame = frame_of(lifted(1e-6, {STEP: 2e-5, 4.0: math.nan}))
+    assert frame["met"].tolist() == [False]

@@ -43,16 +43,35 @@ def mnist(method: str, seed: int, error: float) -> Result:
 
 
 def test_the_frame_of_mnist_scale() -> None:
-    frame = errors.mnist_frame(selections([mnist("cnn", 0, 2.5), mnist("cnn", 1, 2.7)]))
+    frame = errors.mnist_frame(selections([mnist("cnn", 0, 2.5), mnist("cnn", 1, 2.7), mnist("cnn", 2, 2.6)]))
     assert len(frame) == 11 * 4
     line = frame[frame["method"].eq("cnn") & frame["resolution"].eq(28) & ~frame["augmented"]].iloc[0]
     assert (line["paper"], line["paper_deviation"], line["paper_n"]) == (2.56, 0.04, 6)
     assert line["here"] == pytest.approx(2.6)
-    assert line["deviation"] == pytest.approx(math.sqrt(0.02))
-    assert (line["n"], line["within"]) == (2, "in")
+    assert line["deviation"] == pytest.approx(0.1)
+    assert (line["n"], line["within"]) == (3, "in")
     assert line["difference"] == pytest.approx(0.04)
     other = frame[frame["method"].eq("sesn-vector")].iloc[0]
     assert (other["reason"], other["within"]) == ("not run", "")
+
+
+def test_fewer_than_three_realisations_have_a_difference_but_no_verdict() -> None:
+    few = [
+        mnist(method, seed, error + seed / 10)
+        for method, error in (("cnn", 2.5), ("sesn-vector", 7.1))
+        for seed in (0, 1)
+    ]
+    frame = errors.mnist_frame(selections(few))
+    assert set(frame["within"]) == {""}
+    assert frame["half_width"].isna().all()
+    assert errors.mnist_table(frame).lines[0][3].text == "-0.01"
+    best, *each = errors.mnist_says(frame)
+    assert {finding.verdict for finding in (best, *each)} == {"measured"}
+    assert "with fewer than three realisations, chance cannot be told from difference" in best.text
+    assert len(each) == 2
+    assert all(finding.text.endswith("%: too few realisations to judge by.") for finding in each)
+    many = pd.concat([frame, frame, frame], ignore_index=True)
+    assert "6 test errors are of fewer than three realisations, too few to judge by" in errors.mnist_says(many)[-1].text
 
 
 def test_the_best_is_bold_and_a_missing_run_is_a_dash_with_a_reason() -> None:

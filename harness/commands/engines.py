@@ -12,13 +12,16 @@ from harness.data.root import named_root
 from harness.files import check_writable
 from harness.records import Scalar
 from harness.run.engines.cluster import Cluster
-from harness.run.engines.devices import devices, for_workers, threads_of_each
+from harness.run.engines.devices import cores, devices, for_workers, threads_of_each
 from harness.run.engines.local import Local
 from harness.run.engines.work import Listener, Place, Task
 from harness.run.training.numerics import Numerics
 from sesn._checks import one_of, require, whole
 
 ENGINES = ("local", "ray")
+#: Cells that wait for their data may outnumber the cores, but not by much.
+JOBS_PER_CORE = 8
+MOST_ELSEWHERE = 1024
 
 
 class Engine(Protocol):
@@ -52,14 +55,24 @@ class Where:
 
     def __post_init__(self) -> None:
         one_of("engine", self.engine, ENGINES)
-        for name in ("jobs", "threads"):
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
+        for name, (most, reason) in self._bounds().items():
+            if (given := getattr(self, name)) is not None:
+                require(whole(name, given, 1) <= most, name, given, f"at most {most}", reason)
         require(
             self.address is None or self.engine == "ray", "address", self.address, "left out", "or use --engine ray"
         )
         if self.scratch is not None:
             check_writable(self.scratch / "worker-0.log")
+
+    def _bounds(self) -> dict[str, tuple[int, str]]:
+        """The most jobs and threads, and why; of other machines, and of a plan for them, no more is known than this."""
+        if self.address is not None or self.scratch is None:
+            return dict.fromkeys(("jobs", "threads"), (MOST_ELSEWHERE, "no machine has so many cores"))
+        here = f"this machine has {cores()} cores"
+        return {
+            "jobs": (JOBS_PER_CORE * cores(), f"{here}, and each job is a process that holds torch in memory"),
+            "threads": (cores(), f"{here}; more threads would only wait for one another"),
+        }
 
     @property
     def workers(self) -> list[str]:
@@ -75,7 +88,11 @@ class Where:
     def check_training(self, training: dict[str, Scalar]) -> None:
         """Refuse now what the devices could not do later. A cluster may have any, unless one was chosen."""
         on_cluster = "cpu" if self.device == "cpu" else "cuda"
-        Numerics.of(training, on_cluster if self.engine == "ray" else self.workers[0])
+        ranks = Numerics.of(training, on_cluster if self.engine == "ray" else self.workers[0]).ranks
+        if self.engine == "local":
+            found = devices(self.device)
+            most, each = (cores(), "core") if found == ["cpu"] else (len(found), "GPU")
+            require(ranks <= most, "ranks", ranks, f"at most {most}", f"one for each {each} of this machine")
 
     @property
     def scratch_folder(self) -> Path:

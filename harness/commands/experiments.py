@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -151,7 +152,8 @@ def run(
 ) -> None:
     """Run what is not done yet and store its rows. Stopped or killed at any moment, the same command goes on.
 
-    Exit status: 0 all is well, 1 a cell failed, 2 bad usage or a store that cannot be written, 130 stopped by Ctrl-C.
+    Exit status: 0 all is well, 1 a cell failed, 2 bad usage or a store that cannot be written, 130 stopped by Ctrl-C
+    (or 128 and the number of another signal; 141 if nobody reads the output any more).
     """
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
@@ -165,14 +167,16 @@ def run(
 
 
 def outcome(asked: Asked, where: Where, console: Console, errors: Console, *, quiet: bool) -> Campaign:
-    """Run what is to do and say how it went; Ctrl-C ends the command with status 130."""
+    """Run what is to do and say how it went; a run that is stopped says that it can go on."""
     from harness.commands.campaign import campaign
+    from harness.commands.endings import Stopped
 
     try:
         done = campaign(asked, where, errors, quiet=quiet)
-    except KeyboardInterrupt:
-        errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
-        raise typer.Exit(130) from None
+    except Stopped:
+        with suppress(Stopped):
+            errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
+        raise
     console.print(f"{done.summary()}; rows in {asked.rows}", highlight=False, soft_wrap=True)
     if done.counts["failed"]:
         errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,16 +31,22 @@ def report(
     error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
-    """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured."""
+    """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
+
+    Exit status: 0 all is well, 1 a figure or a table could not be made, 2 bad usage.
+    """
     with consoles(quiet) as (console, _):
-        render(out, rows, console, only, error_budget)
+        well = render(out, rows, console, only, error_budget)
+    raise typer.Exit(0 if well else 1)
 
 
-def render(out: Path, rows: Path, console: Console, only: str | None = None, error_budget: Path = ERROR_BUDGET) -> None:
-    """Write the report on some rows, and say what was odd."""
+def render(out: Path, rows: Path, console: Console, only: str | None = None, error_budget: Path = ERROR_BUDGET) -> bool:
+    """Write the report on some rows, and say what was odd; return whether every artefact could be made."""
     from harness.files import check_writable
     from harness.report.artefacts import artefact
-    from harness.report.page import remove_outdated, report_files, write_files
+    from harness.report.escapes import visible
+    from harness.report.page import remove_outdated, write_files
+    from harness.report.page import report as made_from
 
     if only is not None:
         artefact(only)
@@ -48,16 +55,20 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
     _check_rows(found, rows, out)
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-    files = report_files(found, out, rows, only)
+    files, failures = made_from(found, out, rows, only)
     written = write_files(files, out)
     if outdated := remove_outdated(files, out, only):
         names = ", ".join(path.name for path in outdated)
         console.print(f"removed what these rows do not give: {names}", markup=False, highlight=False, soft_wrap=True)
     what = "index.html and README.md" if only is None else only
     console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
-    if not files:
+    for failure in failures:
+        where = "".join(traceback.format_exception(failure.error))
+        typer.echo(visible(f"{where}error: {failure.artefact.id} {failure.failed}"), err=True)
+    if not files and not failures:
         none = f"{only} has no rows yet; run {artefact(str(only)).run}"
         console.print(none, markup=False, soft_wrap=True)
+    return not failures
 
 
 def _check_rows(found: Material, rows: Path, out: Path) -> None:

@@ -110,7 +110,7 @@ _GOALS = (
 )
 _MNIST = (
     "Test error on MNIST-scale in %, mean ± standard deviation over realisations; + is with scaling augmentation. "
-    f"Bold: the lowest of a column. {IN_OUT} With one realisation here, the paper's spread is taken for it."
+    f"Bold: the lowest of a column. {IN_OUT} Fewer than three realisations are not judged."
 )
 _SHORTENED = "Trained for fewer epochs than the paper's 60, in the same proportions. "
 _STL10 = (

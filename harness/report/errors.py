@@ -243,18 +243,19 @@ def _rivals() -> list[str]:
 def _beyond_chance(best: Any, rival: Any) -> bool | None:
     """Whether the difference of two methods is more than their spreads explain; None if that cannot be told."""
     one, other = (Sample(line["here"], line["deviation"], int(line["n"])) for line in (best, rival))
-    return not agreement(other, one).within if min(one.n, other.n) > 1 else None
+    within = agreement(other, one).within
+    return None if within is None else not within
 
 
 def _certainty(best: Any, rival: Any) -> str:
     beyond = _beyond_chance(best, rival)
     if beyond is None:
-        return "with one realisation, chance cannot be told from difference"
+        return "with fewer than three realisations, chance cannot be told from difference"
     return f"the difference is {'beyond' if beyond else 'within'} its 95 % interval"
 
 
 def _agreeing(frame: Any) -> Iterator[Finding]:
-    """One sentence on all, or one on each while there are few."""
+    """One sentence on all, or one on each while there are few; the same on those that are too few to judge by."""
     compared = frame[frame["within"].isin(["in", "out"])]
     if 0 < len(compared) <= FEW:
         for _, line in compared.iterrows():
@@ -267,16 +268,27 @@ def _agreeing(frame: Any) -> Iterator[Finding]:
             f"the largest difference is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
         )
         yield Finding("reproduced" if inside == len(compared) else "differs", text)
+    unjudged = frame[frame["difference"].notna() & frame["within"].eq("")]
+    if 0 < len(unjudged) <= FEW:
+        yield from (Finding("measured", _agreement_words(line)) for _, line in unjudged.iterrows())
+    elif len(unjudged):
+        worst = unjudged.loc[unjudged["difference"].abs().idxmax()]
+        text = (
+            f"{len(unjudged)} test errors are of fewer than three realisations, too few to judge by; the largest "
+            f"difference to a published one is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
+        )
+        yield Finding("measured", text)
 
 
 def _agreement_words(line: Any) -> str:
     where = f" at {setting_name(line['resolution'], line['augmented'])}" if "resolution" in line else ""
     runs = f"{int(line['n'])} realisation{'s' if line['n'] > 1 else ''}"
     spread = f" ± {line['paper_deviation']:.2f}" if math.isfinite(line["paper_deviation"]) else ""
-    side = "within" if line["within"] == "in" else "outside"
+    sides = {"in": "within their combined 95 % interval", "out": "outside their combined 95 % interval"}
+    verdict = sides.get(line["within"], "too few realisations to judge by")
     return (
         f"{METHODS[line['method']].label}{where} has a test error of {line['here']:.2f} % ({runs}) and the paper's is "
-        f"{line['paper']:.2f}{spread} %: {side} their combined 95 % interval."
+        f"{line['paper']:.2f}{spread} %: {verdict}."
     )
 
 

@@ -1,8 +1,10 @@
-"""Any text as Markdown or LaTeX that shows it and does nothing else. (HTML is escaped by the templates.)"""
+"""Any text as Markdown, LaTeX or CSV that shows it and does nothing else. (HTML is escaped by the templates.)"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from typing import Any
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$])")
 _LATEX = {
@@ -33,6 +35,33 @@ _LATEX = {
 }
 
 
+#: Control characters, marks that turn the direction of text, and others that show nothing but have an effect.
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+#: A spreadsheet takes text that begins so for a formula.
+_FORMULA = tuple("=+-@\t\r")
+
+
+def visible(text: str) -> str:
+    """The text with a mark in place of each character that shows nothing: <U+202E>. Line ends and tabs are kept."""
+    return "".join(
+        f"<U+{ord(c):04X}>" if unicodedata.category(c) in _INVISIBLE and c not in "\n\t" else c for c in text
+    )
+
+
+def as_csv(frame: Any) -> str:
+    """A frame of pandas as CSV whose texts are no formulas."""
+    texts = {name: frame[name].map(_cell) for name in frame.select_dtypes(exclude="number")}
+    # Twelve digits: the last of sixteen differ from one machine to another.
+    return str(frame.assign(**texts).to_csv(index=False, lineterminator="\n", float_format="%.12g"))
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    shown = visible(value)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
 def markdown(text: str) -> str:
     """Text for a cell or a paragraph of Markdown: one line, no markup, no HTML."""
     return _MARKDOWN.sub(r"\\\1", _plain(text)).replace("&", "&amp;").replace("\\<", "&lt;").replace("\\>", "&gt;")
@@ -44,5 +73,5 @@ def latex(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without control characters and line ends."""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    """In one line, without control characters."""
+    return " ".join(visible(" ".join(str(text).split())).split())

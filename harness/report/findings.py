@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-Verdict = Literal["reproduced", "not reproduced", "differs", "measured", "missing", "described"]
+Verdict = Literal["reproduced", "not reproduced", "differs", "measured", "missing", "failed", "described"]
 #: The parts of the page's summary, in order. What is only described stands with its artefact alone.
 VERDICTS: dict[Verdict, str] = {
     "reproduced": "Reproduced",
@@ -13,6 +13,7 @@ VERDICTS: dict[Verdict, str] = {
     "differs": "What differs, and why",
     "measured": "Also measured",
     "missing": "Not measured yet",
+    "failed": "Could not be made",
 }
 
 

@@ -59,7 +59,8 @@ def _line(goal: Goal, selections: Mapping[str, Selection]) -> dict[str, Any] | N
     found = _points(goal, goal.nonlinearity, selections)
     if not len(found):
         return None
-    worst = found.loc[found["mean"].idxmax()]
+    # A Delta that is no number sorts as the largest.
+    worst = found.sort_values("mean").iloc[-1]
     linear = _points(goal, "linear", selections)["mean"].max() if goal.nonlinearity != "linear" else math.nan
     facts = {"goal": goal.name, "nonlinearity": goal.nonlinearity, "layers": goal.layers, "limit": goal.limit}
     facts |= {"downscale": goal.downscale, **{name: worst[name] for name in SUMMARY}, "linear": linear}
@@ -84,8 +85,8 @@ def _rows(goal: Goal, selections: Mapping[str, Selection], metric: str, nonlinea
     rows = rows[rows["window"].eq("wide") & rows["nonlinearity"].eq(nonlinearity)]
     if _is_depth(goal):
         return rows[rows["depth"].eq(goal.layers)].assign(place=float(goal.layers))
-    factors = rows["downscale"].astype(float)
-    return rows[rows["side"].eq(96) & factors.le(goal.downscale * 1.001)].assign(place=factors)
+    rows = rows.assign(place=rows["downscale"].astype(float))
+    return rows[rows["side"].eq(96) & rows["place"].le(goal.downscale * 1.001)]
 
 
 def _inside(goal: Goal, selections: Mapping[str, Selection]) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -14,9 +16,9 @@ from markupsafe import Markup
 from harness.drawing import SMALL, encoded
 from harness.files import check_writable, replacing
 from harness.report.artefacts import ARTEFACTS, BUDGET_COMMAND, Artefact, artefact
-from harness.report.escapes import markdown
+from harness.report.escapes import as_csv, markdown, visible
 from harness.report.findings import VERDICTS
-from harness.report.rendering import Material, Rendered, rendered, summary
+from harness.report.rendering import Material, Rendered, could_not, rendered, summary
 from harness.report.tables import as_latex, as_markdown
 
 FIGURES = ("svg", "pdf", "png")
@@ -80,6 +82,8 @@ _ENVIRONMENT = Environment(
     loader=PackageLoader("harness.report"),
     autoescape=lambda name: not (name or "").startswith("README"),
     undefined=StrictUndefined,
+    # What is neither HTML nor Markdown of our own making shows all that is in it.
+    finalize=lambda value: visible(value) if type(value) is str else value,
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
@@ -102,20 +106,41 @@ class Folders(NamedTuple):
 
     def link(self, path: Path) -> str:
         """How a file of the report refers to another."""
+        return quote(self.name(path))
+
+    def name(self, path: Path) -> str:
+        """The same for a reader."""
         return PurePosixPath(Path(os.path.relpath(path.resolve(), self.out.resolve()))).as_posix()
 
 
 def report_files(material: Material, out: Path, rows: Path, only: str | None = None) -> Files:
     """Contents by path below `out`. With `only`, the files of that artefact, without the README and the page."""
-    every, notes = rendered(material, only)
-    files: Files = {}
-    for one in every:
-        files |= artefact_files(one)
+    return report(material, out, rows, only)[0]
+
+
+def report(material: Material, out: Path, rows: Path, only: str | None = None) -> tuple[Files, list[Rendered]]:
+    """The same, and beside them the artefacts that could not be made."""
+    found, notes = rendered(material, only)
+    every, files = [], dict[str, bytes]()
+    for one in found:
+        shown, own = _made(one)
+        every.append(shown)
+        files |= own
     if only is None:
         context = page_context(every, notes, files, Folders(out, rows, material.documents))
         files["README.md"] = _ENVIRONMENT.get_template("README.md.jinja").render(**context).encode()
-        files["index.html"] = _ENVIRONMENT.get_template("page.html.jinja").render(**context, **_assets()).encode()
-    return files
+        files["index.html"] = (
+            _ENVIRONMENT.get_template("page.html.jinja").render(**context, **_assets(context["artefacts"])).encode()
+        )
+    return files, [one for one in every if one.failed]
+
+
+def _made(one: Rendered) -> tuple[Rendered, Files]:
+    """An artefact with its files; one that cannot be written is a note, like one that cannot be drawn."""
+    try:
+        return one, artefact_files(one)
+    except Exception as error:
+        return could_not(one, error), {}
 
 
 def artefact_files(one: Rendered) -> Files:
@@ -123,9 +148,7 @@ def artefact_files(one: Rendered) -> Files:
     name, key = _folder(one), one.artefact.id
     if one.empty:
         return {}
-    # Twelve digits: the last of sixteen differ from one machine to another.
-    table = one.frame.to_csv(index=False, lineterminator="\n", float_format="%.12g")
-    files = {f"{name}/{key}.csv": table.encode()}
+    files = {f"{name}/{key}.csv": as_csv(one.frame).encode()}
     if one.drawing is not None:
         figure = one.drawing.laid_out()
         files |= {f"{name}/{key}.{kind}": encoded(figure, kind, SMALL) for kind in FIGURES}
@@ -148,16 +171,18 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
         "summary": {VERDICTS[verdict]: lines for verdict, lines in summary(every).items()},
         "words": WORDS,
         "notes": notes,
-        "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
+        "nothing": all(
+            one.empty and not one.failed for one in every if one.artefact.experiments and not one.artefact.command
+        ),
         "others": [other for other in OTHERS if (out / other[0] / other[3]).exists()],
-        "rows": folders.link(rows) if rows.is_dir() else None,
+        "rows": (folders.name(rows), folders.link(rows)) if rows.is_dir() else None,
     }
 
 
 def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
     section: dict[str, Any] = {
         **{name: getattr(one.artefact, name) for name in ("id", "title", "kind", "run")},
-        **{name: getattr(one, name) for name in ("captions", "notes", "findings", "empty", "regenerate")},
+        **{name: getattr(one, name) for name in ("captions", "notes", "findings", "empty", "failed", "regenerate")},
         "files": [(path.rpartition(".")[2], path) for path in artefact_names(one)],
         "raw": [(key, folders.link(path)) for key in one.artefact.experiments if (path := folders.raw(key)).exists()],
         "table": one.table,
@@ -167,7 +192,8 @@ def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
     if one.drawing is not None:
         picture = base64.b64encode(files[f"{_folder(one)}/{one.artefact.id}.svg"]).decode()
         width = one.drawing.figure.get_figwidth()
-        section["figure"] = {"data": picture, "points": one.drawing.placed(), "width": round(width * 96)}
+        points = [(x, y, visible(text)) for x, y, text in one.drawing.placed()]
+        section["figure"] = {"data": picture, "points": points, "width": round(width * 96)}
     return section
 
 
@@ -182,11 +208,21 @@ def file_names(one: Artefact) -> list[str]:
     return [f"{one.kind}s/{one.id}.{kind}" for kind in kinds]
 
 
-def _assets() -> dict[str, Markup]:
-    """The style and the script, which are ours and need no escaping."""
+def _assets(sections: list[dict[str, Any]]) -> dict[str, Markup]:
+    """The style and the script, which are ours and need no escaping, and the policy that lets nothing else run."""
     assert _ENVIRONMENT.loader is not None
-    read = _ENVIRONMENT.loader.get_source
-    return {name: Markup(read(_ENVIRONMENT, f"page.{name}")[0]) for name in ("css", "js")}
+    css, js = (_ENVIRONMENT.loader.get_source(_ENVIRONMENT, f"page.{name}")[0] for name in ("css", "js"))
+    # Widths stand here and not with the figures: the policy allows no styles elsewhere.
+    figures = [one for one in sections if one["figure"]]
+    css += "".join(f"#{one['id']} .picture {{ --width: {one['figure']['width']}px; }}\n" for one in figures)
+    policy = f"default-src 'none'; style-src {_digest(css)}; script-src {_digest(js)}; img-src data:; "
+    policy += "base-uri 'none'; form-action 'none'"
+    return {"css": Markup(css), "js": Markup(js), "policy": Markup(policy)}
+
+
+def _digest(text: str) -> str:
+    """How a policy names the one text that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def write_files(files: Mapping[str, bytes], out: Path) -> list[Path]:

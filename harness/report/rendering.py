@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,10 @@ class Material:
 
 @dataclass(frozen=True)
 class Rendered:
-    """An artefact with all that is shown of it; neither figure nor table where nothing has been measured."""
+    """An artefact with all that is shown of it; neither figure nor table where nothing has been measured.
+
+    `failed` says why it could not be made, with `error` behind it.
+    """
 
     artefact: Artefact
     frame: Any
@@ -62,6 +65,8 @@ class Rendered:
     regenerate: str
     drawing: Drawing | None = None
     table: Table | None = None
+    failed: str = ""
+    error: Exception | None = None
 
     @property
     def empty(self) -> bool:
@@ -105,9 +110,17 @@ def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing
         findings = tuple(_with_budget(finding, own) for finding in one.says(frame))
         table = one.table(frame) if one.table else None
         drawing = one.draw(frame) if one.draw else figures.get(one.id)
-    except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise ValueError(f"{one.id} cannot be made from these rows: {type(error).__name__}: {error}") from error
+    # Whatever it is: the others can still be made, and the command shows where it happened.
+    except Exception as error:
+        return could_not(Rendered(one, None, (one.caption,), notes, (), again), error)
     return Rendered(one, frame, captions, notes, findings, again, drawing, table)
+
+
+def could_not(one: Rendered, error: Exception) -> Rendered:
+    """The artefact as a note on why it could not be made."""
+    reason = f"could not be made from these rows: {type(error).__name__}: {error}"
+    finding = Finding("failed", f"{one.artefact.title} {reason}")
+    return replace(one, findings=(finding,), drawing=None, table=None, failed=reason, error=error)
 
 
 def _options(chosen: Selection, *, few: bool) -> str:

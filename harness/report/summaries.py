@@ -15,6 +15,8 @@ from harness.statistics import LEVEL, summarise
 
 #: Enough for the ends of an interval to be steady to the width of a line.
 RESAMPLES = 300
+#: The interval of two runs reaches six times as far from their mean as they lie apart: nearly all is within it.
+LEAST_RUNS = 3
 #: What `summarised` adds to the columns it groups by.
 SUMMARY = ("mean", "standard_deviation", "median", "low", "high", "draws", "values")
 
@@ -78,15 +80,13 @@ class Sample(NamedTuple):
 
 
 def agreement(paper: Sample, here: Sample) -> Agreement:
-    """Compare two means by Welch's interval; one single run here, by the paper's spread for one more run."""
+    """Compare two means by Welch's interval; of fewer than `LEAST_RUNS` on a side it is unknown."""
     return Agreement(here.mean - paper.mean, _half_width(paper, here))
 
 
 def _half_width(paper: Sample, here: Sample) -> float:
-    if not (paper.n > 1 and math.isfinite(paper.standard_deviation) and here.n > 0):
+    if min(paper.n, here.n) < LEAST_RUNS or not all(math.isfinite(s.standard_deviation) for s in (paper, here)):
         return math.nan
-    if here.n == 1 or not math.isfinite(here.standard_deviation):
-        return _quantile(paper.n - 1) * paper.standard_deviation * math.sqrt(1 + 1 / paper.n)
     parts = [sample.standard_deviation**2 / sample.n for sample in (paper, here)]
     if not sum(parts):
         return 0.0

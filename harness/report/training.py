@@ -202,7 +202,7 @@ def says_accuracy(points: Any) -> list[Finding]:
         if len(group) >= 4:
             rank, chance = stats.spearmanr(group["delta"], group["error"])
             where = f"Over {len(group)} methods at {setting_name(*setting)}"
-            text = f"{where}, the rank correlation of {PARTS[part]} and test error"
+            text = f"{where}, the rank correlation of {PARTS[part]} at downscale {DOWNSCALE:g} and test error"
             found.append(Finding("measured", f"{text} is {rank:+.2f} (p = {number(chance)})."))
     return found
 
@@ -220,7 +220,8 @@ def says_delta(points: Any) -> list[Finding]:
             (least, calm), (most, wild) = min(changes), max(changes)
             text = f"{number(least)} ({METHODS[calm].label})"
             text += f" to {number(most)} ({METHODS[wild].label})" if len(changes) > 1 else ""
-            found.append(Finding("measured", f"Training multiplies {name} by {text}, first to last epoch measured."))
+            where = f"{name} at downscale {DOWNSCALE:g}"
+            found.append(Finding("measured", f"Training multiplies {where} by {text}, first to last epoch measured."))
     return found
 
 

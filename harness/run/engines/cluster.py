@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
+import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from harness.records import Result
+from harness.run import imports
 from harness.run.engines.devices import cores
 from harness.run.engines.work import Listener, Place, Task, Throttled, carry_out, now, one_line
-from sesn._checks import complaint
+from sesn._checks import complaint, require
 
 #: Seconds between looks at the board.
 PATIENCE = 0.5
@@ -39,7 +40,7 @@ class Cluster:
     Attributes:
         place: what every cell has in common; its device is chosen by `device`.
         device: "auto" (a GPU for each cell if the cluster has any), "cpu" or "cuda".
-        address: of the cluster; None starts one on this machine, which ends with the run.
+        address: of the cluster; None starts one on this machine, for this machine alone, which ends with the run.
         threads: processor cores for each cell; None: a machine's share for each of its GPUs or, without any, of `jobs`.
         jobs: how many cells a machine without GPUs runs at a time.
     """
@@ -76,6 +77,9 @@ class Cluster:
         return min(used, key=lambda machine: machine["CPU"])
 
     def _place(self, machine: Mapping[str, float], threads: int) -> Place:
+        # Ray would wait for a machine that has so many, for ever.
+        rule = f"at most {machine['CPU']:g}, the cores of the cluster's smallest machine"
+        require(threads <= machine["CPU"], "threads", threads, rule)
         return replace(self.place, device="cuda" if machine.get("GPU") else "cpu", threads=max(1, threads))
 
 
@@ -85,26 +89,55 @@ def _connected(address: str | None, least_cores: int) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # As Ray will do it from some version on; until that is said it warns.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address is None:
+        _stay_on_this_machine()
     try:
         import ray
     except ImportError as error:
         raise ValueError("`engine` (='ray') needs Ray: pip install 'sesn[cluster]'") from error
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
-    if address is None:
-        # "local": never one that happens to run here.
-        options |= {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
-        # Cells may come from wherever this process imports.
-        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        options |= {"num_cpus": max(cores(), least_cores), "runtime_env": {"env_vars": path}}
+    # An empty folder to work in: without one Ray has workers import from the current directory, before all else.
+    with tempfile.TemporaryDirectory(prefix="sesn-ray-") as nothing:
+        options["runtime_env"] = {"working_dir": nothing}
+        if address is None:
+            # "local": never one that happens to run here.
+            options |= {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
+            options |= {"num_cpus": max(cores(), least_cores)}
+            # Cells may come from wherever this process imports.
+            options["runtime_env"]["env_vars"] = imports.environment()
+        try:
+            _knock(address)
+            ray.init(**options)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ConnectionError(f"no Ray cluster at `address` (={address!r}): {one_line(str(error))}") from error
     try:
-        _knock(address)
-        ray.init(**options)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConnectionError(f"no Ray cluster at `address` (={address!r}): {one_line(str(error))}") from error
-    try:
+        if address is None:
+            check_loopback(ray)
         yield ray
     finally:
         ray.shutdown()
+
+
+def _stay_on_this_machine() -> None:
+    """Have the Ray that is about to be imported listen on the loopback alone, and ask for a token even there.
+
+    On other systems than Linux that is Ray's own default, which this variable chooses. No option of `ray.init` does: if
+    it is told that the node's address is 127.0.0.1, Ray takes the machine's address on the network instead.
+    """
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def check_loopback(ray: Any) -> None:
+    """Refuse a cluster of this machine that other machines could reach: who reaches it may run anything."""
+    addresses = {node["NodeManagerAddress"] for node in ray.nodes()} - {"127.0.0.1", "::1"}
+    if addresses:
+        rule = (
+            f"given: the Ray that was started here listens on {', '.join(sorted(addresses))}, not on the loopback alone"
+        )
+        raise ValueError(
+            complaint("address", None, rule, "start a cluster with `ray start` and name it, or use Ray 2.60")
+        )
 
 
 def _knock(address: str | None) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Result
+from harness.run import imports
 from harness.run.engines.devices import threads_of_each
 from harness.run.engines.work import Listener, Place, Task, now
 
@@ -173,7 +174,7 @@ class _Worker:
     def _environment(self) -> dict[str, str]:
         """Threads are set before torch and numpy load; cells may come from wherever the parent imports."""
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.place.threads))
-        return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        return {**os.environ, **threads, **imports.environment()}
 
     @property
     def is_alive(self) -> bool:
@@ -217,7 +218,7 @@ class _Worker:
         if code == -signal.SIGKILL:
             return "was killed (SIGKILL), as the system does where memory runs out"
         if code < 0:
-            return f"crashed ({signal.Signals(-code).name})"
+            return f"crashed ({_signal_name(-code)})"
         return f"exited with status {code}"
 
     def obituary(self) -> Result:
@@ -225,6 +226,12 @@ class _Worker:
         assert self.task is not None
         seconds = round(time.monotonic() - self._clock, 4)
         return Result(self.task.cell, "failed", (), f"the worker {self.fate}", self.facts, self._started, seconds)
+
+
+def _signal_name(number: int) -> str:
+    """Python has no names for most signals of Linux's real-time range."""
+    known = {one.value: one.name for one in signal.Signals}
+    return known.get(number, f"signal {number}")
 
 
 def _last_line(log: Path) -> str:

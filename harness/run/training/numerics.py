@@ -11,10 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from harness.records import Scalar
+from sesn._checks import complaint
 from sesn.baselines.sevf import VectorBatchNorm
 from sesn.models.carriers import ColumnBatchNorm
 
 PRECISIONS = ("fp32", "amp")
+#: Processes that can share the published batch. The last, smaller batch of a run may allow fewer: the trainer says so.
+MOST_RANKS = 64
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ class Numerics:
             raise ValueError(f"`precision` (={self.precision!r}) must be one of {', '.join(PRECISIONS)}")
         if self.ranks < 1:
             raise ValueError(f"`ranks` (={self.ranks}) must be at least 1")
+        if self.ranks > MOST_RANKS:
+            remedy = "each needs two images of every batch of 128, or batch norm has nothing to go by"
+            raise ValueError(complaint("ranks", self.ranks, f"at most {MOST_RANKS}", remedy))
         if self.precision == "amp" and device.type != "cuda":
             raise ValueError(
                 f"`precision` (='amp') must be 'fp32' on {device.type}: float16 is for CUDA; use --device cuda or fp32"

@@ -20,6 +20,7 @@ from typing import IO, Any
 import torch
 
 from harness.records import Cell, Measurement
+from harness.run import imports
 from harness.run.context import Context, Progress
 
 ORDER, ANSWER, COMPLAINTS = "order.json", "answer.json", "stderr.txt"
@@ -53,13 +54,13 @@ def _run(ranks: int, folder: Path, on_progress: Progress) -> int:
     """Start torchrun, pass its progress on, and see to it that nothing of it outlives this call."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={ranks}"]
     # The ranks share the processor: without a number torchrun would give each a single thread.
-    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // ranks))}
+    threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // ranks))}
     with (folder / COMPLAINTS).open("wb") as complaints:
         process = subprocess.Popen(
             [*command, "-m", "harness.run.training.parallel", str(folder)],
             stdout=subprocess.PIPE,
             stderr=complaints,
-            env=environment,
+            env={**os.environ, **threads, **imports.environment()},
             text=True,
         )
         try:
