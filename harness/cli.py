@@ -6,16 +6,20 @@ stages it joins inside its body, so that `sesn --help` does not wait for torch.
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.commands.consoles import consoles
+from harness.commands.consoles import consoles, degrade_marks
 from harness.commands.experiments import commands
 from harness.commands.report import commands as report_commands
 from harness.commands.reproduce import commands as reproduce_commands
+
+#: The exit status after a bug: sysexits.h calls it EX_SOFTWARE.
+BUG = 70
 
 app = typer.Typer(
     name="sesn",
@@ -130,7 +134,7 @@ def check(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage.
+    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
 
     Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
     """
@@ -233,4 +237,10 @@ def methods(
 
 def main() -> None:
     """Run the command line (the console script's entry point)."""
-    app()
+    degrade_marks()
+    try:
+        app()
+    except Exception:
+        # A bug. Python would end with 1 after its traceback, and that is the verdict "above the tolerance".
+        sys.excepthook(*sys.exc_info())
+        sys.exit(BUG)
