@@ -55,6 +55,7 @@ class Settings:
     seed: int = 0
     json: Path | None = None
     picture: Path | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         _ = self.probe, self.output  # a bad value is refused before anything runs
@@ -81,7 +82,7 @@ class Settings:
     @cached_property
     def output(self) -> Output:
         """Where to write."""
-        return Output(self.json, self.picture)
+        return Output(self.json, self.picture, self.force)
 
 
 @dataclass(frozen=True)

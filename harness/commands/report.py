@@ -14,10 +14,12 @@ from harness.commands.consoles import consoles
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.files import GeneratedFiles
     from harness.report.rendering import Material
 
 commands = typer.Typer()
 ERROR_BUDGET = Path("reports/budget/published.json")
+Force = Annotated[bool, typer.Option("--force", help="Replace files that sesn did not write, too.")]
 
 
 @commands.command()
@@ -28,29 +30,39 @@ def report(
     out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = Path("reports"),
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
     error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
+    force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured."""
     with consoles(quiet) as (console, _):
-        render(out, rows, console, only, error_budget)
+        render(out, rows, console, only, error_budget, force=force)
 
 
-def render(out: Path, rows: Path, console: Console, only: str | None = None, error_budget: Path = ERROR_BUDGET) -> None:
+def render(
+    out: Path,
+    rows: Path,
+    console: Console,
+    only: str | None = None,
+    error_budget: Path = ERROR_BUDGET,
+    *,
+    force: bool = False,
+) -> None:
     """Write the report on some rows, and say what was odd."""
-    from harness.files import check_writable
     from harness.report.artefacts import artefact
     from harness.report.page import remove_outdated, report_files, write_files
 
     if only is not None:
         artefact(only)
-    check_writable(out / "index.html")
+    ours = check_folder(out, only, force=force)
     found = material(rows, error_budget)
     _check_rows(found, rows, out)
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     files = report_files(found, out, rows, only)
+    ours.add(files)
     written = write_files(files, out)
-    if outdated := remove_outdated(files, out, only):
+    if outdated := remove_outdated(files, out, ours.names, only):
+        ours.discard(path.relative_to(out).as_posix() for path in outdated)
         names = ", ".join(path.name for path in outdated)
         console.print(f"removed what these rows do not give: {names}", markup=False, highlight=False, soft_wrap=True)
     what = "index.html and README.md" if only is None else only
@@ -61,6 +73,19 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
         console.print(
             f"no run is longer than those of {one.unless}" if one.unless else none, markup=False, soft_wrap=True
         )
+
+
+def check_folder(out: Path, only: str | None = None, *, force: bool) -> GeneratedFiles:
+    """The folder's own files, after it is known that the report would replace no others."""
+    from harness.files import GeneratedFiles
+    from harness.report.artefacts import ARTEFACTS, artefact
+    from harness.report.page import file_names
+
+    chosen = ARTEFACTS.values() if only is None else [artefact(only)]
+    names = [name for one in chosen for name in file_names(one)]
+    ours = GeneratedFiles(out)
+    ours.check(names if only is not None else ["README.md", "index.html", *names], force=force)
+    return ours
 
 
 def _check_rows(found: Material, rows: Path, out: Path) -> None:
@@ -93,19 +118,19 @@ def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
     """The steps of the error budget as rows, and their figure as `sesn budget` draws it."""
     import pandas as pd
 
+    from sesn._checks import require
+
     if not path.exists():
         return pd.DataFrame(), {}
-    from harness.check.budget import Budget, Step
+    from harness.check.budget import stored_budget
     from harness.check.waterfall import draw_budget
     from harness.drawing import Drawing
     from harness.report.waterfall import budget_rows
 
     try:
+        require(path.is_file(), "file", str(path), "a regular file")  # to read a pipe may take for ever
         document = json.loads(path.read_text(encoding="utf-8"))
-        steps = tuple(Step(**step) for step in document["budget"]["steps"])
-        figure = draw_budget(
-            Budget(**{**document["budget"], "steps": steps}), Path(document["settings"]["target"]).name
-        )
+        figure = draw_budget(stored_budget(document["budget"]), Path(document["settings"]["target"]).name)
         return budget_rows(document), {"error-budget": Drawing(figure)}
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error
