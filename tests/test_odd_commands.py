@@ -222,8 +222,7 @@ COMMANDS = f"""
 2 check odd.py:conv {SMALL} --kind ''
 2 check odd.py:conv {SMALL} --ends '[/b]'
 2 check odd.py:conv {SMALL} --json ''
-2 check odd.py:conv {SMALL} --json /dev/null
-2 check odd.py:conv {SMALL} --json /dev/null/x
+2 check odd.py:conv {SMALL} --json pipe/x
 2 check odd.py:conv {SMALL} --json pipe
 2 check odd.py:conv {SMALL} --json empty
 2 check odd.py:conv {SMALL} --json link.json
@@ -261,7 +260,7 @@ COMMANDS = f"""
 2 report --only '[/b]'
 2 report --rows foreign.json
 2 report --rows rows --out foreign.json
-2 report --rows rows --out /dev/null
+2 report --rows rows --out pipe
 2 report --rows rows --out new --error-budget empty
 2 report --rows rows --out new --error-budget pipe
 0 report --rows rows --out 'one[/b]' --only table-1
@@ -289,7 +288,7 @@ COMMANDS = f"""
 2 explain --images 1
 2 explain --images 99999
 2 explain --out foreign.json
-2 explain --out /dev/null
+2 explain --out pipe
 2 first-look --draws 0
 2 first-look --out foreign.json
 2 methods --recipe '[/b]'

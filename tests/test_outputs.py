@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +86,20 @@ def test_both_files_of_a_picture_must_be_ours(foreign: str) -> None:
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
-@pytest.mark.parametrize("name", ["link.json", "dangling.json", "pipe", "/dev/null", "/dev/stdout"])
+@pytest.mark.parametrize("name", ["link.json", "dangling.json", "stdout", "pipe", "socket", "device"])
 def test_links_devices_and_pipes_are_never_written_to(name: str, force: tuple[str, ...]) -> None:
     assert sesn(*CHECK, "--json", "ours.json").status == 0
     Path("link.json").symlink_to("ours.json")
     Path("dangling.json").symlink_to("nowhere.json")
+    Path("stdout").symlink_to("/proc/self/fd/1")
     os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+    # Never those of the machine: a check that fails, run by root, would replace them.
+    with suppress(PermissionError):
+        os.mknod("device", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    if not Path(name).is_symlink() and not Path(name).exists():
+        pytest.skip("only root makes device nodes")
     kind = os.lstat(name).st_mode
     before = Path("ours.json").read_bytes()
     refused(*CHECK, "--json", name, *force, rule="must be a regular file, not a link, a device or a pipe")
