@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import hypothesis.strategies as st
 import pytest
 from drill import sesn
 from hypothesis import HealthCheck, given, settings
 
+from harness.commands import reproduce
 from harness.commands.report import check_folder
 from harness.files import GeneratedFiles, is_replaceable
 from harness.report import page
@@ -209,8 +211,8 @@ def test_a_folder_that_is_a_link_may_be_named() -> None:
     assert Path("disk/tables/differences.md").exists()
 
 
-def test_a_report_that_was_killed_half_way_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, whole = (*REPORT, "--out", "out", "--only", "differences"), page.write_files
+def killed_half_way(monkeypatch: pytest.MonkeyPatch, *command: str) -> None:
+    whole = page.write_files
 
     def killed(files: Mapping[str, bytes], out: Path) -> Any:
         whole(dict(list(files.items())[:2]), out)
@@ -218,9 +220,25 @@ def test_a_report_that_was_killed_half_way_is_known_again(monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patched:
         patched.setattr(page, "write_files", killed)
-        assert sesn(*one).status == 130
-    assert len(list(Path("out/tables").iterdir())) == 2
+        assert sesn(*command).status == 130
+    assert len([path for path in Path("out").rglob("*") if path.is_file()]) == 3  # two, and the list
+
+
+def test_a_report_that_was_killed_half_way_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = (*REPORT, "--out", "out", "--only", "differences")
+    killed_half_way(monkeypatch, *one)
     assert sesn(*one).status == 0
+
+
+@pytest.mark.slow
+def test_what_reproduce_left_half_done_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "outcome", Mock(return_value=Mock(counts={"failed": 0})))
+    killed_half_way(monkeypatch, "reproduce", "--out", "out")
+    for _ in range(2):
+        Path("out/index.html").unlink(missing_ok=True)  # or the missing rows would be said to empty it
+        ran = sesn("reproduce", "--out", "out")
+        assert ran.status == 0, ran
+    assert Path("out/index.html").exists()
 
 
 def test_the_committed_report_is_ours() -> None:
