@@ -18,8 +18,10 @@ from sesn._checks import complaint
 #: Who drew a picture, in its metadata.
 CREATOR = "sesn"
 _PICTURES = ((b"\x89PNG", f"tEXtSoftware\0{CREATOR}".encode()), (b"<?xml", f"<dc:title>{CREATOR}</dc:title>".encode()))
-#: The keys by which our JSON is known: that of the tools for any module, and a row of an experiment.
-_KEYS = ({"sesn", "format"}, {"experiment", "torch"})
+#: The keys by which our JSON is known: that of the tools for any module, and a row of a first look.
+_KEYS = ({"sesn", "format", "settings"}, {"experiment", "torch", "delta"})
+#: The key of every line of the store, whose rows may have taken days and are no output.
+_STORED = "cell"
 #: A picture's metadata come before what is drawn.
 _HEAD = 1 << 14
 
@@ -73,7 +75,8 @@ def is_replaceable(path: Path) -> bool:
         head = file.read(_HEAD)
     if any(head.startswith(start) and mark in head for start, mark in _PICTURES):
         return True
-    return head.startswith(b"{") and any(keys <= _first_keys(path) for keys in _KEYS)
+    found = _first_keys(path) if head.startswith(b"{") else set()
+    return _STORED not in found and any(keys <= found for keys in _KEYS)
 
 
 def _first_keys(path: Path) -> set[str]:
@@ -118,7 +121,8 @@ class GeneratedFiles:
 
     def add(self, names: Iterable[str]) -> None:
         """Note that files are ours; before they are written, so that those of a command that was killed are known."""
-        self._write(self.names | set(names))
+        if new := set(names) - self.names:
+            self._write(self.names | new)
 
     def discard(self, names: Iterable[str]) -> None:
         """Note that files are gone."""

@@ -144,15 +144,17 @@ def test_the_first_looks_replace_nothing_either(command: str, name: str, kind: s
     assert Path(f"{name}.{kind}").read_text(encoding="utf-8") == '{"experiment": "mine"}\n'
 
 
-DOCUMENTS = st.dictionaries(st.sampled_from(["sesn", "experiment", "torch", "name"]), st.integers(), max_size=2)
+KEYS = ("sesn", "format", "settings", "experiment", "torch", "delta", "cell")
+DOCUMENTS = st.dictionaries(st.sampled_from(KEYS), st.integers())
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(min_size=1, max_size=40) | DOCUMENTS.map(lambda each: json.dumps(each).encode()))
 def test_only_files_with_our_mark_are_ours(content: bytes) -> None:
     Path("any").write_bytes(content)
-    marked = content.startswith(b"{") and b'"experiment"' in content and b'"torch"' in content
-    assert is_replaceable(Path("any")) is marked
+    keys = {key for key in KEYS if f'"{key}":'.encode() in content}
+    marked = {"sesn", "format", "settings"} <= keys or {"experiment", "torch", "delta"} <= keys
+    assert is_replaceable(Path("any")) is (marked and "cell" not in keys)
 
 
 # --- folders
@@ -247,6 +249,16 @@ def test_the_committed_report_is_ours() -> None:
     for folder in ("first-look", "measurement", "budget", "tune"):
         for path in (reports / folder).iterdir():
             assert is_replaceable(path), path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "reports" / "rows").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_measured_rows_are_never_taken_for_an_output(path: Path) -> None:
+    assert not is_replaceable(path)
+
+
+def test_an_artefact_without_rows_leaves_no_trace() -> None:
+    assert sesn(*REPORT, "--out", "out", "--only", "table-1").status == 0
+    assert not Path("out").exists()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
