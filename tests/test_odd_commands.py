@@ -44,6 +44,8 @@ MISBEHAVING = {
     "lines": "RuntimeError: one two three (odd.py, line ",
     "memory": "MemoryError: none left",
     "marked": "ValueError: [/b] [bold]x[/bold] :smile: (odd.py, line ",
+    "clears": "ValueError: \\x1b[2Jgone (odd.py, line ",
+    "long": "x [cut] x",
     "key": "KeyError: 'weights' (odd.py, line ",
     "recursion": "RecursionError",
     "huge": "allocate",

@@ -79,8 +79,10 @@ def _words(error: BaseException) -> str | None:
 
 
 def _one_line(error: object) -> str:
-    """The message without its line breaks, and not longer than a reader takes."""
-    line = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
+    """The message without line breaks and control characters, and not longer than a reader takes."""
+    joined = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
+    # What a terminal would obey rather than show is escaped.
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} [cut] {line[-LONGEST // 2 :]}"
 
 
