@@ -6,16 +6,21 @@ stages it joins inside its body, so that `sesn --help` does not wait for torch.
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.commands.consoles import consoles
+from harness.commands.consoles import consoles, degrade_marks
 from harness.commands.experiments import commands
+from harness.commands.report import Force
 from harness.commands.report import commands as report_commands
 from harness.commands.reproduce import commands as reproduce_commands
+
+#: The exit status after a bug: sysexits.h calls it EX_SOFTWARE.
+BUG = 70
 
 app = typer.Typer(
     name="sesn",
@@ -48,18 +53,20 @@ def sesn(
 @app.command()
 def first_look(
     out: Annotated[Path, typer.Option(help="Folder for the rows and pictures.")] = Path("reproduced"),
+    force: Force = False,
     images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 64,
     draws: Annotated[int, typer.Option(min=1, help="Random weights per method.")] = 4,
 ) -> None:
     """Draw the basis and measure Delta of three layers on embedded photographs."""
     with consoles(quiet=False) as (console, progress):
-        from harness.drawing import save
-        from harness.files import check_writable
+        from harness.drawing import FORMATS, save
+        from harness.files import check_output
         from harness.progress import progress_bar
         from harness.report.first_look import draw, report_table, save_rows
         from harness.run.first_look import MODULES, measure, wide_basis
 
-        check_writable(out / "first-look.jsonl")
+        for kind in ("jsonl", *FORMATS):
+            check_output("out", out / f"first-look.{kind}", force=force)
         with progress_bar(progress, len(MODULES) * draws) as advance:
             rows = measure(images, draws, on_step=lambda: advance(1))
         written = [save_rows(rows, out, "first-look"), *save(draw(rows, wide_basis()), out, "first-look")]
@@ -70,18 +77,20 @@ def first_look(
 @app.command()
 def explain(
     out: Annotated[Path, typer.Option(help="Folder for the rows and the picture.")] = Path("reproduced"),
+    force: Force = False,
     images: Annotated[int, typer.Option(min=2, help="Embedded photographs to measure on.")] = 32,
 ) -> None:
     """Measure what an observed Delta is made of, one ingredient at a time, and draw it."""
     with consoles(quiet=False) as (console, progress):
-        from harness.drawing import save
-        from harness.files import check_writable
+        from harness.drawing import FORMATS, save
+        from harness.files import check_output
         from harness.progress import progress_bar
         from harness.report.first_look import save_rows
         from harness.report.measurement import draw
         from harness.run.measurement import MEASURES, measure_ingredients
 
-        check_writable(out / "measurement.jsonl")
+        for kind in ("jsonl", *FORMATS):
+            check_output("out", out / f"measurement.{kind}", force=force)
         with progress_bar(progress, len(MEASURES)) as advance:
             rows = measure_ingredients(images, on_step=lambda: advance(1))
         written = [save_rows(rows, out, "measurement"), *save(draw(rows), out, "measurement")]
@@ -100,10 +109,13 @@ Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
 ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
 EndsName = Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")]
-JsonPath = Annotated[Path | None, typer.Option(help="Write raw values and provenance to this file.")]
+JsonPath = Annotated[
+    Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")
+]
 PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Of the weights and the choice of images.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+STDOUT = Path("-")
 
 
 @app.command()
@@ -127,19 +139,20 @@ def check(
     tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a median Δ is above it.")] = None,
     json: JsonPath = None,
     picture: PicturePath = None,
+    force: Force = False,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage.
+    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
 
     Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
     """
-    with consoles(quiet) as (console, progress):
+    with consoles(quiet, json == STDOUT) as (console, progress):
         from harness.check.command import Settings
         from harness.check.command import check as run_check
 
         subject, probe = (target, input_, downscale, images, count, data), (resampler, kind, crop, ends, grid)
-        settings = Settings(*subject, *probe, draws, tolerance, seed, json, picture)
+        settings = Settings(*subject, *probe, draws, tolerance, seed, json, picture, force)
         report = run_check(settings, console, progress)
     raise typer.Exit(0 if report.passes else 1)
 
@@ -155,17 +168,18 @@ def profile(
     resampler: ResamplerName = "lanczos3",
     ends: EndsName = "auto",
     json: JsonPath = None,
+    force: Force = False,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Measure Δ after every submodule of a network, to see which layer breaks its equivariance."""
-    with consoles(quiet) as (console, _):
+    with consoles(quiet, json == STDOUT) as (console, _):
         from harness.check.output import Output
         from harness.check.tools import Subject
         from harness.check.tools import profile as run_profile
 
         subject = Subject(target, input_, downscale, images, count, data, resampler, seed, ends)
-        run_profile(subject, Output(json), console)
+        run_profile(subject, Output(json, force=force), console)
 
 
 @app.command()
@@ -180,17 +194,18 @@ def budget(
     ends: EndsName = "auto",
     json: JsonPath = None,
     picture: PicturePath = None,
+    force: Force = False,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall."""
-    with consoles(quiet) as (console, progress):
+    with consoles(quiet, json == STDOUT) as (console, progress):
         from harness.check.output import Output
         from harness.check.tools import Subject
         from harness.check.tools import budget as run_budget
 
         subject = Subject(target, input_, downscale, images, count, data, resampler, seed, ends)
-        run_budget(subject, Output(json, picture), console, progress)
+        run_budget(subject, Output(json, picture, force), console, progress)
 
 
 @app.command()
@@ -208,16 +223,17 @@ def tune(
     data: DataRoot = None,
     json: JsonPath = None,
     picture: PicturePath = None,
+    force: Force = False,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Propose the kernels with the smallest Δ of one layer for a budget of multiply-adds."""
-    with consoles(quiet) as (console, progress):
+    with consoles(quiet, json == STDOUT) as (console, progress):
         from harness.check.output import Output
         from harness.check.tools import Request, tuned
 
         request = Request(scales, range_, budget_macs, side, channels, images, count, data, seed)
-        tuned(request, Output(json, picture), console, progress)
+        tuned(request, Output(json, picture, force), console, progress)
 
 
 @app.command()
@@ -233,4 +249,10 @@ def methods(
 
 def main() -> None:
     """Run the command line (the console script's entry point)."""
-    app()
+    degrade_marks()
+    try:
+        app()
+    except Exception:
+        # A bug. Python would end with 1 after its traceback, and that is the verdict "above the tolerance".
+        sys.excepthook(*sys.exc_info())
+        sys.exit(BUG)

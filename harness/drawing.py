@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from harness.files import replacing
+from harness.files import CREATOR, replacing
 
 STYLE: Any = {
     # A fixed salt and letters as paths: an SVG has neither random names nor the machine's fonts.
@@ -29,11 +29,13 @@ STYLE: Any = {
 SMALL: Any = {**STYLE, "font.size": 8}
 FORMATS = ("png", "svg")
 #: A date, or the version of what drew it, would make the same rows give other bytes.
-METADATA: dict[str, dict[str, None]] = {
+METADATA: dict[str, dict[str, str | None]] = {
     "svg": {"Date": None},
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},
 }
+#: By which a picture that stands alone is known to be ours when it is drawn again.
+SIGNED: dict[str, dict[str, str | None]] = {"svg": {"Date": None, "Creator": CREATOR}, "png": {"Software": CREATOR}}
 
 
 class Hover(NamedTuple):
@@ -97,18 +99,20 @@ def log_axis(axes: Any, which: Literal["x", "y"], ticks: tuple[float, ...]) -> N
     axis.set_minor_formatter(NullFormatter())
 
 
-def encoded(figure: Figure, kind: str, style: Any = STYLE) -> bytes:
+def encoded(
+    figure: Figure, kind: str, style: Any = STYLE, metadata: dict[str, dict[str, str | None]] = METADATA
+) -> bytes:
     """The figure as PNG, SVG or PDF."""
     buffer = BytesIO()
     with mpl.rc_context(style):
-        figure.savefig(buffer, format=kind, dpi=160, metadata=METADATA[kind])
+        figure.savefig(buffer, format=kind, dpi=160, metadata=metadata[kind])
     return buffer.getvalue()
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write PNG and SVG."""
+    """Write PNG and SVG, signed."""
     paths = [folder / f"{name}.{kind}" for kind in FORMATS]
     for path in paths:
         with replacing(path) as partial:
-            partial.write_bytes(encoded(figure, path.suffix[1:]))
+            partial.write_bytes(encoded(figure, path.suffix[1:], metadata=SIGNED))
     return paths

@@ -1,11 +1,29 @@
-"""Writing files all or nothing."""
+"""Writing files all or nothing, and over nobody else's.
+
+An output may be a new file, or take the place of a regular file that we wrote before. A single file says so itself (a
+JSON by its keys, a picture by who drew it); a folder of many has a list of them. Whatever else is there stays, unless
+the user insists; links, devices and pipes are never written to.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from sesn._checks import complaint
+
+#: Who drew a picture, in its metadata.
+CREATOR = "sesn"
+_PICTURES = ((b"\x89PNG", f"tEXtSoftware\0{CREATOR}".encode()), (b"<?xml", f"<dc:title>{CREATOR}</dc:title>".encode()))
+#: The keys by which our JSON is known: that of the tools for any module, and a row of a first look.
+_KEYS = ({"sesn", "format", "settings"}, {"experiment", "torch", "delta"})
+#: The key of every line of the store, whose rows may have taken days and are no output.
+_STORED = "cell"
+#: A picture's metadata come before what is drawn.
+_HEAD = 1 << 14
 
 
 @contextmanager
@@ -14,6 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # The same suffix, for writers that choose the format by it; the process id, for two that write the same file.
     partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    partial.unlink(missing_ok=True)  # a link of that name would be written through
     try:
         yield partial
         partial.replace(path)
@@ -30,3 +49,85 @@ def check_writable(path: Path) -> None:
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise PermissionError(f"cannot write {path}: {folder} is no directory that may be written to")
+
+
+def check_output(option: str, path: Path, *, force: bool) -> None:
+    """Refuse to write to a file that is not ours, as the option asks; with `force` to any regular file."""
+    check_writable(path)
+    if not _is_regular(path):
+        rule = "a regular file, not a link, a device or a pipe"
+        raise ValueError(complaint(option, str(path), rule, "give the name of a file"))
+    if not (force or is_replaceable(path)):
+        rule = "a new file or one that sesn wrote, and this is another's"
+        raise ValueError(complaint(option, str(path), rule, "give another name, or --force to replace it"))
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether a name is that of a regular file, or still free."""
+    return not path.is_symlink() and (path.is_file() or not path.exists())
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether nothing of another's would be lost: the file is new, empty, or carries our mark."""
+    if not path.exists() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if any(head.startswith(start) and mark in head for start, mark in _PICTURES):
+        return True
+    found = _first_keys(path) if head.startswith(b"{") else set()
+    return _STORED not in found and any(keys <= found for keys in _KEYS)
+
+
+def _first_keys(path: Path) -> set[str]:
+    """The keys of a JSON object, or of the first of several, one a line."""
+    with suppress(ValueError, RecursionError):
+        return set(json.JSONDecoder().raw_decode(path.read_text(encoding="utf-8"))[0])
+    return set()
+
+
+class GeneratedFiles:
+    """The files that a command wrote into a folder, by a list beside them: it replaces and removes these alone."""
+
+    LIST = ".sesn-files"
+    _HEADING = "# Written by sesn, which replaces and removes these files and no others."
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._list = folder / self.LIST
+
+    @property
+    def names(self) -> set[str]:
+        """Relative to the folder."""
+        if not self._list.is_file():
+            return set()
+        lines = self._list.read_text(encoding="utf-8", errors="replace").splitlines()
+        return {line for line in lines if line and not line.startswith("#")}
+
+    def check(self, names: Iterable[str], *, force: bool) -> None:
+        """Refuse to write files of these names where one is another's, or would be written through a link."""
+        check_writable(self.folder / "index.html")
+        ours = self.names
+        for name in (self.LIST, *names):
+            path = self.folder / name
+            linked = any((self.folder / parent).is_symlink() for parent in Path(name).parents if parent.name)
+            if linked or not _is_regular(path):
+                rule = f"a folder in which {name} is a regular file, reached without a link"
+                raise ValueError(complaint("out", str(self.folder), rule, "give another folder"))
+            foreign = name != self.LIST and name not in ours and path.exists() and path.stat().st_size
+            if foreign and not force:
+                rule = f"a new folder or one of sesn's, and its {name} is another's"
+                raise ValueError(complaint("out", str(self.folder), rule, "give another folder, or --force to replace"))
+
+    def add(self, names: Iterable[str]) -> None:
+        """Note that files are ours; before they are written, so that those of a command that was killed are known."""
+        if new := set(names) - self.names:
+            self._write(self.names | new)
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Note that files are gone."""
+        self._write(self.names - set(names))
+
+    def _write(self, names: set[str]) -> None:
+        with replacing(self._list) as partial:
+            partial.write_text("\n".join([self._HEADING, *sorted(names)]) + "\n", encoding="utf-8")

@@ -251,11 +251,8 @@ def test_json_and_picture_must_be_different_files(check: Check, tmp_path: Path, 
 
 
 def test_json_and_picture_in_different_folders_may_share_a_name(check: Check, tmp_path: Path) -> None:
-    (tmp_path / "link.png").symlink_to("out.png")  # replaced, not followed
     assert check("identity", "--json", "new/out.png", "--picture", "out.png").exit_code == 0
-    assert check("identity", "--json", "link.png", "--picture", "out.png").exit_code == 0
-    for path in (tmp_path / "new" / "out.png", tmp_path / "link.png"):
-        assert json.loads(path.read_text())["passes"]
+    assert json.loads((tmp_path / "new" / "out.png").read_text())["passes"]
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -303,6 +300,12 @@ OPTIONS = {
     "downscale below 0": ("2,-1", "`downscale` (='2,-1') must be numbers above 0"),
     "downscale in words": ("two", "`downscale` (='two') must be numbers above 0"),
     "downscale of infinity": ("inf", "`downscale` (='inf')"),
+    "downscale that fills the memory": (
+        "2,0.007",
+        "`downscale` (=0.007) must be at least 0.008 for images of 1x64x64, so that each becomes at most 67,108,864",
+    ),
+    "input that fills the memory": ("1x8192x8193", "must be at most 67,108,864 numbers an image; more would not fit"),
+    "count that fills the memory": ("65537", "`count` (=65537) must be at most 65,536 for images of 1x64x64; more"),
     "images": ("cats", "`images` (='cats') must be one of embedded"),
     "images in an empty directory": ("empty", "holds no pictures"),
     "count": ("100000", "`count` (=100000) must be at most"),

@@ -1,13 +1,19 @@
-"""The command line starts, and says which version it is."""
+"""The command line starts, says which version it is, prints on any terminal, and ends with the right status."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
+from unittest.mock import Mock
 
+import pytest
+from drill import odd_folder, sesn
 from typer.testing import CliRunner
 
+import harness.check.command
 from harness.cli import app
 
 runner = CliRunner()
@@ -28,3 +34,78 @@ def test_python_m_harness_is_the_same_command() -> None:
 def test_help_does_not_wait_for_torch() -> None:
     script = "import sys, harness.cli; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+# --- other terminals
+
+SMALL = ("odd.py:empty_network", "--input", "1x48x48", "--downscale", "2", "--count", "2", "--images", "white")
+
+
+@pytest.fixture
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd_folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("odd")
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "koi8-r"])
+def test_marks_that_a_terminal_lacks_are_written_in_letters(encoding: str) -> None:
+    ran = sesn("check", *SMALL, "--tolerance", "1", encoding=encoding)
+    assert ran.status == 0, ran
+    assert ("Delta median" if encoding != "cp437" else "verdict") in ran.out
+
+
+@pytest.mark.usefixtures("odd")
+def test_letters_that_a_terminal_lacks_are_escaped() -> None:
+    ran = sesn("check", "odd.py:ж", encoding="ascii")
+    assert ran.status == 2
+    assert "has no name `\\u0436`" in ran.complaint
+
+
+@pytest.mark.parametrize("command", ["check", "tune", "plan", "report"])
+def test_help_is_printed_on_any_terminal(command: str) -> None:
+    ran = sesn(command, "--help", encoding="ascii")
+    assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.usefixtures("odd")
+def test_a_name_that_is_no_text_is_written_and_printed() -> None:
+    name = os.fsdecode(b"out-\xff.json")
+    ran = sesn("check", *SMALL, "--json", name)
+    assert ran.status == 0, ran
+    assert "wrote out-\\udcff.json" in ran.out
+    assert b"out-\\xff.json" in Path(name).read_bytes().replace(b"\\\\", b"\\")
+
+
+# --- statuses
+
+
+@pytest.mark.usefixtures("odd")
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a bug"), AssertionError("a bug")])
+def test_a_bug_shows_its_traceback_and_is_no_verdict(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness.check.command, "measure", Mock(side_effect=error))
+    ran = sesn("check", *SMALL, "--tolerance", "1")
+    assert ran.status == 70
+    assert "Traceback" in ran.err
+    assert "a bug" in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("odd")
+@pytest.mark.parametrize(("name", "status"), [("exits", 2), ("raises_exit", 2), ("conv", 1), ("at_exit", 1)])
+def test_the_process_ends_with_the_status_of_the_verdict(name: str, status: int) -> None:
+    command = [sys.executable, "-m", "harness", "check", f"odd.py:{name}", *SMALL[1:], "--tolerance", "1e-9"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    assert subprocess.run(command, capture_output=True, check=False, env=environment).returncode == status
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("odd")
+@pytest.mark.parametrize("both", [False, True])
+def test_a_reader_that_leaves_is_no_verdict(both: bool) -> None:
+    command = [sys.executable, "-m", "harness", "check", *SMALL, "--tolerance", "1"]
+    errors = subprocess.STDOUT if both else subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait() == 2

@@ -7,11 +7,15 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from harness.data.image_sets import USUAL_COUNT
 from sesn._checks import complaint, require
 from sesn.scales import ScaleGrid
 
 #: An image of more than this would not fit into the memory with what a network makes of it.
 MOST_NUMBERS = 1 << 26
+#: Nor would more than this in all images together: 2 GB in float64.
+MOST_TOGETHER = 1 << 28
+FULL = "more would not fit into the memory with what a network makes of it"
 _SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
 
 
@@ -24,8 +28,28 @@ def parse_input(text: Any) -> tuple[int, int, int]:
         raise ValueError(
             f"`input` (={text!r}) must be CHANNELSxHEIGHTxWIDTH, three whole numbers above 0; for example 3x96x96"
         )
-    require(math.prod(numbers) <= MOST_NUMBERS, "input", text, f"at most {MOST_NUMBERS:,} numbers an image")
+    require(math.prod(numbers) <= MOST_NUMBERS, "input", text, f"at most {MOST_NUMBERS:,} numbers an image", FULL)
     return numbers[0], numbers[1], numbers[2]
+
+
+def check_sizes(shape: tuple[int, int, int], downscales: Iterable[float], count: int | None, at_once: int) -> None:
+    """Refuse images that would fill the memory, as they are or rescaled, before any is made.
+
+    Args:
+        shape: channels, height and width.
+        downscales: 1/s each.
+        count: of the images; None for the usual number.
+        at_once: how many images are rescaled at once, at most.
+    """
+    written, numbers = "x".join(map(str, shape)), math.prod(shape)
+    wanted = USUAL_COUNT if count is None else count
+    most = MOST_TOGETHER // numbers
+    require(wanted <= most, "count", wanted, f"at most {most:,} for images of {written}", FULL)
+    largest = min(MOST_NUMBERS, MOST_TOGETHER // min(wanted, at_once))
+    least = math.ceil(1000 * math.sqrt(numbers / largest)) / 1000
+    for downscale in downscales:
+        rule = f"at least {least:g} for images of {written}, so that each becomes at most {largest:,} numbers"
+        require(downscale >= least, "downscale", downscale, rule, FULL)
 
 
 def parse_downscales(given: Any) -> list[float]:

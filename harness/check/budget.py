@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from rich.table import Table
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ from harness.check.surgery import (
     widened,
 )
 from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
+from sesn._checks import positive, require
 from sesn.diagnosis import normalises_input, ordinary_convolutions
 from sesn.equivariance import middle, resampler_ends
 from sesn.probe import SPATIAL, Kind, automatic_crop, check_eval, check_images, seen_by, spoiled_channels
@@ -277,6 +278,24 @@ CAUSES: dict[str, Callable[[_State], _Changes]] = {
     "nonlinearity": _nonlinearity,
     "kernel sampling": _sampling,
 }
+
+
+def stored_budget(document: Any) -> Budget:
+    """A budget as its JSON has it; whatever cannot be one is refused."""
+    budget = Budget(**{**document, "steps": tuple(Step(**step) for step in document["steps"])})
+    require(positive(budget.factor), "factor", budget.factor, "a positive number")
+    for name in ("observed", "remainder", "floor"):
+        _require_delta(name, getattr(budget, name))
+    for step in budget.steps:
+        _require_delta("before", step.before)
+        _require_delta("after", step.after)
+        words = (step.cause, step.change, step.note)
+        require(all(isinstance(word, str) for word in words), "steps", words, "described in words")
+    return budget
+
+
+def _require_delta(name: str, value: Any) -> None:
+    require(value == 0 or positive(value), name, value, "a number, at least 0")
 
 
 def budget_table(budget: Budget) -> Table:

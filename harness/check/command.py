@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -16,11 +16,11 @@ from rich.padding import Padding
 from rich.text import Text
 from torch import Tensor, nn
 
-from harness.check.arguments import parse_crop, parse_downscales, parse_grid, parse_input
-from harness.check.measure import Probe, Result, measure, steps
+from harness.check.arguments import check_sizes, parse_crop, parse_downscales, parse_grid, parse_input
+from harness.check.measure import BATCH, Probe, Result, measure, steps
 from harness.check.output import Output
 from harness.check.table import number, passes, tables
-from harness.check.target import load_factory
+from harness.check.target import load_factory, measuring
 from harness.data.image_sets import image_set
 from harness.machine import machine_line
 from harness.progress import progress_bar
@@ -55,9 +55,11 @@ class Settings:
     seed: int = 0
     json: Path | None = None
     picture: Path | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         _ = self.probe, self.output  # a bad value is refused before anything runs
+        check_sizes(self.shape, self.downscales, self.count, BATCH)
         if self.tolerance is not None:
             require(self.tolerance >= 0, "tolerance", self.tolerance, "at least 0")
 
@@ -68,9 +70,19 @@ class Settings:
         return Probe(**words, crop=parse_crop(self.crop), grid=parse_grid(self.grid))
 
     @cached_property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        return parse_input(self.input)
+
+    @cached_property
+    def downscales(self) -> list[float]:
+        """1/s each."""
+        return parse_downscales(self.downscale)
+
+    @cached_property
     def output(self) -> Output:
         """Where to write."""
-        return Output(self.json, self.picture)
+        return Output(self.json, self.picture, self.force)
 
 
 @dataclass(frozen=True)
@@ -123,20 +135,27 @@ def check(settings: Settings, console: Console, progress: Console | None = None)
 
     Nothing is written unless all was measured and drawn.
     """
-    report = measured(settings, progress)
-    say(report, console)
-    for path in write(report):
-        console.print(Text(f"wrote {path}"))
+    factory = load_factory(settings.target)
+    # The same draw serves every downscale: building may mean reading weights from a file.
+    build = lru_cache(maxsize=1)(lambda draw: factory(settings.seed + draw))
+    images, name = image_set(settings.images, *settings.shape, settings.count, settings.seed, settings.data)
+    with measuring(settings.target, images, build):
+        report = measured(settings, build, images, name, progress)
+        say(report, console)
+        for path in write(report):
+            console.print(Text(f"wrote {path}"))
     return report
 
 
-def measured(settings: Settings, progress: Console | None = None) -> Report:
-    """Load the module and the images, and measure."""
-    shape, downscales = parse_input(settings.input), parse_downscales(settings.downscale)
-    factory = load_factory(settings.target)
-    images, name = image_set(settings.images, *shape, settings.count, settings.seed, settings.data)
-    # The same draw serves every downscale: building may mean reading weights from a file.
-    build = lru_cache(maxsize=1)(lambda draw: factory(settings.seed + draw))
+def measured(
+    settings: Settings,
+    build: Callable[[int], nn.Module],
+    images: Tensor,
+    name: str,
+    progress: Console | None = None,
+) -> Report:
+    """Measure the module of every weight draw on the images."""
+    downscales = settings.downscales
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
     with progress_bar(progress, steps(len(images), len(downscales), settings.draws)) as on_step:
         results = measure(build, images, downscales, settings.probe, settings.draws, on_step)

@@ -67,6 +67,9 @@ class Probe:
             crop=self.crop,
             ends=self.ends,
         )
+        empty = found.kind in ("map", "invariant") and bool(found.energy.isnan().any())
+        if empty:  # a mean over nothing
+            raise ValueError("the module's output holds no numbers: it has no channels, so there is nothing to measure")
         what = f"for this output, which is read as {found.kind!r} and has no"
         require(self.grid is None or found.kind in ("field", "scale"), "grid", self.grid, f"left out {what} scale axis")
         require(self.crop in ("auto", 0) or found.kind in SPATIAL, "crop", self.crop, f"'auto' {what} border to crop")

@@ -4,34 +4,48 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from harness.files import check_writable, replacing
+from harness.files import check_output, replacing
 from harness.machine import provenance
 from sesn._checks import complaint, require
 
 PICTURES = (".png", ".svg")
+#: In place of a file, the standard output.
+STDOUT = Path("-")
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where to write: JSON with raw values and provenance, and a picture as PNG and SVG."""
+    """Where to write: JSON with raw values and provenance ("-": the standard output), and a picture as PNG and SVG.
+
+    Files of others are left alone, unless `force` is given; a network's source even then.
+    """
 
     json: Path | None = None
     picture: Path | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         if self.picture is not None:
             suffix = self.picture.suffix
             require(suffix in PICTURES, "picture", str(self.picture), f"a name ending in {' or '.join(PICTURES)}")
+        if self.json is not None:
+            require(self.json.suffix.lower() != ".py", "json", str(self.json), "another file than Python's source")
         self._check_apart()
-        for path in (self.json, *self.drawn):
-            if path is not None:
-                check_writable(path)
+        self._check_files()
+
+    def _check_files(self) -> None:
+        if self.json not in (None, STDOUT):
+            check_output("json", self.json, force=self.force)
+        for path in self.drawn:
+            check_output("picture", path, force=self.force)
 
     @property
     def drawn(self) -> list[Path]:
@@ -49,11 +63,15 @@ class Output:
     def write(self, document: dict[str, Any], draw: Callable[[], Any] | None = None) -> list[Path]:
         """Write what was asked for; the picture is drawn before anything is written."""
         figure = draw() if draw is not None and self.picture is not None else None
+        self._check_files()  # again: measuring may have taken hours
         written = []
-        if self.json is not None:
-            facts = plain_values({**document, "sesn": version("sesn"), **provenance()})
+        facts = plain_values({**document, "sesn": version("sesn"), **provenance()})
+        text = json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        if self.json == STDOUT:
+            sys.stdout.write(text)
+        elif self.json is not None:
             with replacing(self.json) as partial:
-                partial.write_text(json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n", "utf-8")
+                partial.write_text(text, "utf-8")
             written.append(self.json)
         if figure is not None and self.picture is not None:
             from harness.drawing import save
@@ -63,7 +81,7 @@ class Output:
 
 
 def _place(path: Path) -> Path:
-    """Where a file will be: its folder may be a link, a link of its own name is replaced."""
+    """Where a file will be: its folder may be a link."""
     return path.parent.resolve() / path.name
 
 
@@ -75,4 +93,6 @@ def plain_values(value: Any) -> Any:
         return [plain_values(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
         return None
-    return str(value) if isinstance(value, Path) or value in (math.inf, -math.inf) else value
+    if isinstance(value, Path | str):  # a file's name need not be text
+        return os.fsencode(value).decode("utf-8", "backslashreplace")
+    return str(value) if value in (math.inf, -math.inf) else value

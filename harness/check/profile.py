@@ -17,6 +17,7 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
+from harness.check.target import odd_output
 from sesn import ScaleGrid, rescale
 from sesn.equivariance import compare, middle, resampler_ends
 from sesn.probe import SPATIAL, call, check_eval, check_images, output_crop, output_kind, quarter_side, spoilt_by
@@ -132,6 +133,8 @@ class _Recorder:
 def _readable(output: Any) -> tuple[Tensor | None, str]:
     if not isinstance(output, Tensor):
         return None, f"returns {type(output).__name__}, not one tensor"
+    if odd := odd_output(output):
+        return None, odd.removeprefix("it ")
     if not output.is_floating_point():
         return None, f"returns {output.dtype}, no floating-point numbers"
     if not bool(torch.isfinite(output).all()):

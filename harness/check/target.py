@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+import harness
+import sesn
+from sesn.probe import call
+
+_ON_META = "on the meta device, which holds no numbers"
+#: Where code lies that is not the user's: this project, and the standard library.
+_OURS = (*harness.__path__, *sesn.__path__, sysconfig.get_path("stdlib"))
 EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
 
 
@@ -67,7 +75,55 @@ def _build(factory: Callable[[], Any], path: Path, target: str, seed: int) -> nn
         built = factory()
     if not isinstance(built, nn.Module):
         raise ValueError(f"`{target}`: the factory returned a {type(built).__name__}; it must return a torch.nn.Module")
-    return built.eval()
+    with _worded(f"`{target}`: the module could not be put into eval mode", path):
+        built.eval()
+        weights = [*built.parameters(), *built.buffers()]
+    if any(weight.is_meta for weight in weights):
+        raise ValueError(f"`{target}`: the module's weights are {_ON_META}; build it on the processor or a GPU")
+    return built
+
+
+@contextmanager
+def measuring(target: str, images: Tensor, build: Callable[[int], nn.Module]) -> Iterator[None]:
+    """What the user's network does wrong while it is measured is a ValueError that says where; a bug of ours passes."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        place = _line(error, _parts(target)[0])
+        if isinstance(error, ValueError | TypeError | OSError):  # worded already
+            if not place or place in str(error):
+                raise
+            raise ValueError(f"{error}{place}") from error
+        if place:
+            raise ValueError(f"`{target}`: {type(error).__name__}: {error}{place}") from error
+        if isinstance(error, Exception) and (odd := _oddity(build(0), images)):
+            raise ValueError(f"`{target}`: {odd}") from error
+        raise
+
+
+def _oddity(module: nn.Module, images: Tensor) -> str:
+    """What is odd about a module that torch refused to do something with; an empty text if nothing is."""
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
+        return "its layers cannot be watched, since it holds TorchScript; give the module that the script was made of"
+    made: list[Any] = []
+    hook = module.register_forward_hook(lambda _, __, output: made.append(output))
+    with suppress(Exception), torch.no_grad():  # only what it returns is of interest here
+        call(module, images[:1])
+    hook.remove()
+    return next((odd for output in made if (odd := odd_output(output))), "")
+
+
+def odd_output(output: Any) -> str:
+    """Why there are no numbers to measure in an output; an empty text if there are."""
+    if not isinstance(output, Tensor):
+        return ""
+    if output.layout != torch.strided:
+        return f"it returns a tensor of layout {output.layout}; return output.to_dense()"
+    if output.is_meta:
+        return f"it returns a tensor {_ON_META}"
+    return "" if output.numel() else f"it returns a tensor of shape {tuple(output.shape)}, which holds no numbers"
 
 
 @contextmanager
@@ -86,15 +142,27 @@ def _worded(what: str, path: Path) -> Iterator[None]:
     """The user's code may raise anything; say where it came from. The cause stays attached."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ValueError(f"{what}: {type(error).__name__}: {error}{_line(error, path)}") from error
 
 
-def _line(error: BaseException, path: Path) -> str:
-    """The last line of the user's file on the way to the error; a syntax error says its own."""
-    lines = [number for frame, number in traceback.walk_tb(error.__traceback__) if _is(frame.f_code.co_filename, path)]
-    return f" ({path.name}, line {lines[-1]})" if lines else ""
+def _line(error: BaseException | None, path: Path) -> str:
+    """The last line of the user's own code on the way to the error or to its cause; a syntax error says its own."""
+    last = ""
+    while error is not None:
+        for frame, number in traceback.walk_tb(error.__traceback__):
+            if _is_users(frame.f_code.co_filename, path):
+                last = f" ({Path(frame.f_code.co_filename).name}, line {number})"
+        error = error.__cause__
+    return last
 
 
-def _is(filename: str, path: Path) -> bool:
-    return Path(filename).resolve() == path.resolve()
+def _is_users(filename: str, path: Path) -> bool:
+    """Whether a line of code is in the user's file, or in another that is neither ours nor an installed package's."""
+    file = Path(filename).resolve()
+    if file == path.resolve():
+        return True
+    installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return file.is_file() and not installed and not any(file.is_relative_to(folder) for folder in _OURS)

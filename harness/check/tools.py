@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor, nn
 
-from harness.check.arguments import parse_downscales, parse_input
+from harness.check.arguments import check_sizes, parse_downscales, parse_input
 from harness.check.budget import CAUSES, Budget, budget_table, error_budget
 from harness.check.measure import Probe
 from harness.check.output import Output
 from harness.check.profile import LayerRow, layer_profile, profile_table
-from harness.check.target import load_factory
+from harness.check.target import load_factory, measuring
 from harness.check.tune import Tuning, tune
-from harness.data.image_sets import image_set
+from harness.data.image_sets import USUAL_COUNT, image_set
 from harness.machine import machine_line
 from harness.progress import progress_bar
 from sesn._checks import require
@@ -57,6 +57,7 @@ class Subject:
         _ = self.probe
         shape, downscales = parse_input(self.input), parse_downscales(self.downscale)
         require(len(downscales) == 1, "downscale", self.downscale, "one number here", "run once for each")
+        check_sizes(shape, downscales, self.count, at_once=self.count or USUAL_COUNT)
         module = load_factory(self.target)(self.seed)
         images, name = image_set(self.images, *shape, self.count, self.seed, self.data)
         return module, images, name, 1 / downscales[0]
@@ -76,7 +77,8 @@ def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow
     clock = _Clock()
     module, images, name, factor = subject.load()
     probe = subject.probe
-    rows = layer_profile(module, images, factor, resampler=probe.resampler, ends=probe.ends)
+    with measuring(subject.target, images, lambda _: module):
+        rows = layer_profile(module, images, factor, resampler=probe.resampler, ends=probe.ends)
     console.print(profile_table(rows, f"layer profile of {subject.target}, downscale {1 / factor:.4g}"))
     console.print(Text(f"{name}; {probe}; {machine_line()}"))
     document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
@@ -92,7 +94,10 @@ def budget(subject: Subject, output: Output, console: Console, progress: Console
     module, images, name, factor = subject.load()
     probe = subject.probe
     how: Any = {"resampler": probe.resampler, "ends": probe.ends}
-    with progress_bar(progress, len(CAUSES)) as on_step:
+    with (
+        progress_bar(progress, len(CAUSES)) as on_step,
+        measuring(subject.target, images, lambda _: module),
+    ):
         found = error_budget(module, images, factor, **how, on_step=lambda: on_step(1))
     console.print(budget_table(found))
     console.print(Text(f"{name}; observed with {probe}, without crop; {machine_line()}"))
@@ -131,6 +136,7 @@ def tuned(request: Request, output: Output, console: Console, progress: Console 
     from harness.check.tradeoff import draw_tuning, tuning_table
 
     clock = _Clock()
+    check_sizes((1, TUNING_SIDE, TUNING_SIDE), (), request.count, request.count)
     images, name = image_set(request.images, 1, TUNING_SIDE, TUNING_SIDE, request.count, request.seed, request.data)
     with progress_bar(progress, 100) as advance:
         shown = 0

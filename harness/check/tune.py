@@ -28,6 +28,12 @@ from sesn.reference import reference_error
 
 #: Delta within this factor of the best, or within so many times the probe's floor, cannot be told from it.
 ALIKE, AT_FLOOR = 2.0, 3.0
+#: The most that can be asked for, and why.
+MOST = {
+    "scales": (32, "every scale takes seconds, and networks have a handful"),
+    "side": (4096, "windows as wide as a larger map would fill the memory"),
+    "channels": (1 << 16, "no layer of more fits into the memory"),
+}
 
 Function: TypeAlias = tuple[Profile, Profile]
 
@@ -82,6 +88,9 @@ def tune(
     require(isinstance(images, Tensor) and images.dim() == 4, "images", _shape(images), "grey images [b, 1, h, w]")
     require(images.shape[1] == 1, "images", _shape(images), "grey images [b, 1, h, w]", "average the channels first")
     scales, side, channels = whole("scales", scales, 2), whole("side", side, 8), whole("channels", channels, 1)
+    for name, value in (("scales", scales), ("side", side), ("channels", channels)):
+        most, reason = MOST[name]
+        require(value <= most, name, value, f"at most {most:,}", reason)
     require(math.isfinite(span) and span > 1, "range", span, "above 1", "it is the largest sigma over the smallest")
     published = published_stl10(side, channels)
     budget = published.separable_macs if budget_macs is None else whole("budget_macs", budget_macs, 1)

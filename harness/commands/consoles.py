@@ -2,42 +2,72 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
 import typer
 
 from harness.commands.endings import READER_GONE, Output, Stopped, abandon, stoppable
 
+#: What stands for a mark on a terminal that does not have it.
+PLAIN = {
+    "Δ": "Delta", "Φ": "Phi", "σ": "sigma", "×": "x", "→": "->", "–": "-", "—": "-", "−": "-", "‖": "||", "²": "^2",
+    "≤": "<=", "≥": ">=", "±": "+-", "●": "*", "₀": "0", "…": "...",
+}  # fmt: skip
+#: The longest line that an error may have: what stands in the middle of a longer one is left out.
+LONGEST = 1500
+
+
+def degrade_marks() -> None:
+    """Let the standard streams write what their encoding lacks in plain letters, instead of failing."""
+    codecs.register_error("sesn-plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="sesn-plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)  # the streams only write
+    mark = error.object[error.start]
+    return PLAIN.get(mark, mark.encode("ascii", "backslashreplace").decode()), error.start + 1
+
 
 @contextmanager
-def consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
-    """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2."""
+def consoles(quiet: bool, data_on_stdout: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2.
+
+    What is printed is plain text, however much the name of a file looks like markup. Where the standard output is
+    for data, all words go to the standard error.
+    """
     errors = _console(sys.stderr)
 
+    def say(what: str, style: str) -> None:
+        errors.print(what, style=style, highlight=False, soft_wrap=True)
+
     def show(message: Warning | str, *_rest: Any, **_more: Any) -> None:
-        errors.print(f"warning: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        say(f"warning: {_one_line(message)}", "yellow")
 
     try:
         with stoppable(), warnings.catch_warnings():
             warnings.showwarning = show
-            yield _console(sys.stdout, quiet=quiet), None if quiet else errors
+            words = _console(sys.stderr if data_on_stdout else sys.stdout, quiet=quiet)
+            yield words, None if quiet else errors
     except Stopped as stop:
         raise typer.Exit(stop.first().status) from None
     except BrokenPipeError:
         abandon(sys.stdout)
         raise typer.Exit(128 + READER_GONE) from None
-    except (ValueError, TypeError, OSError, OverflowError) as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from error
-    except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+    except (Exception, SystemExit) as error:
+        reason = _words(error)
+        if reason is None:
             raise
-        said = f"error: out of memory ({error}); use smaller images, fewer of them or a smaller network"
-        errors.print(said, style="red", markup=False, highlight=False, soft_wrap=True)
+        with suppress(OSError, Stopped):  # nobody may be left to read it
+            say(f"error: {reason}", "red")
         raise typer.Exit(2) from error
 
 
@@ -62,11 +92,30 @@ def _console(stream: TextIO, *, quiet: bool = False) -> Any:
         def process_renderables(self, renderables: list[Any]) -> list[Any]:
             return [Plain(one) for one in renderables]
 
-    console = Console(file=cast(TextIO, Output(stream)), quiet=quiet)
+    console = Console(file=cast(TextIO, Output(stream)), quiet=quiet, markup=False, emoji=False)
     console.push_render_hook(Cleaning())
     return console
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _words(error: BaseException) -> str | None:
+    """What went wrong, if it is bad usage or the machine's fault; None for what is a bug, and for a command's end."""
+    if isinstance(error, ValueError | TypeError | OSError | OverflowError):
+        return _one_line(error)
+    if isinstance(error, SystemExit):  # no command of ours ends like this: only code that it runs
+        return f"the program was left by sys.exit({error.code!r})"
+    if _out_of_memory(error):
+        return f"out of memory ({_one_line(error)}); use smaller images, fewer of them or a smaller network"
+    return None
+
+
+def _one_line(error: object) -> str:
+    """The message without line breaks, and not longer than a reader takes."""
+    line = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} [cut] {line[-LONGEST // 2 :]}"
+
+
+def _out_of_memory(error: BaseException) -> bool:
     """Torch's allocators raise plain RuntimeErrors."""
-    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
+    words = str(error)
+    plain = isinstance(error, RuntimeError) and ("allocate memory" in words or "out of memory" in words)
+    return isinstance(error, MemoryError) or plain

@@ -15,10 +15,12 @@ from harness.commands.consoles import consoles
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.files import GeneratedFiles
     from harness.report.rendering import Material
 
 commands = typer.Typer()
 ERROR_BUDGET = Path("reports/budget/published.json")
+Force = Annotated[bool, typer.Option("--force", help="Replace files that sesn did not write, too.")]
 
 
 @commands.command()
@@ -29,6 +31,7 @@ def report(
     out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = Path("reports"),
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
     error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
+    force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
@@ -36,13 +39,20 @@ def report(
     Exit status: 0 all is well, 1 a figure or a table could not be made, 2 bad usage.
     """
     with consoles(quiet) as (console, _):
-        well = render(out, rows, console, only, error_budget)
+        well = render(out, rows, console, only, error_budget, force=force)
     raise typer.Exit(0 if well else 1)
 
 
-def render(out: Path, rows: Path, console: Console, only: str | None = None, error_budget: Path = ERROR_BUDGET) -> bool:
+def render(
+    out: Path,
+    rows: Path,
+    console: Console,
+    only: str | None = None,
+    error_budget: Path = ERROR_BUDGET,
+    *,
+    force: bool = False,
+) -> bool:
     """Write the report on some rows, and say what was odd; return whether every artefact could be made."""
-    from harness.files import check_writable
     from harness.report.artefacts import artefact
     from harness.report.escapes import visible
     from harness.report.page import remove_outdated, write_files
@@ -50,14 +60,16 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
 
     if only is not None:
         artefact(only)
-    check_writable(out / "index.html")
+    ours = check_folder(out, only, force=force)
     found = material(rows, error_budget)
     _check_rows(found, rows, out)
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     files, failures = made_from(found, out, rows, only)
+    ours.add(files)
     written = write_files(files, out)
-    if outdated := remove_outdated(files, out, only):
+    if outdated := remove_outdated(files, out, ours.names, only):
+        ours.discard(path.relative_to(out).as_posix() for path in outdated)
         names = ", ".join(path.name for path in outdated)
         console.print(f"removed what these rows do not give: {names}", markup=False, highlight=False, soft_wrap=True)
     what = "index.html and README.md" if only is None else only
@@ -69,6 +81,19 @@ def render(out: Path, rows: Path, console: Console, only: str | None = None, err
         none = f"{only} has no rows yet; run {artefact(str(only)).run}"
         console.print(none, markup=False, soft_wrap=True)
     return not failures
+
+
+def check_folder(out: Path, only: str | None = None, *, force: bool) -> GeneratedFiles:
+    """The folder's own files, after it is known that the report would replace no others."""
+    from harness.files import GeneratedFiles
+    from harness.report.artefacts import ARTEFACTS, artefact
+    from harness.report.page import file_names
+
+    chosen = ARTEFACTS.values() if only is None else [artefact(only)]
+    names = [name for one in chosen for name in file_names(one)]
+    ours = GeneratedFiles(out)
+    ours.check(names if only is not None else ["README.md", "index.html", *names], force=force)
+    return ours
 
 
 def _check_rows(found: Material, rows: Path, out: Path) -> None:
@@ -101,19 +126,19 @@ def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
     """The steps of the error budget as rows, and their figure as `sesn budget` draws it."""
     import pandas as pd
 
+    from sesn._checks import require
+
     if not path.exists():
         return pd.DataFrame(), {}
-    from harness.check.budget import Budget, Step
+    from harness.check.budget import stored_budget
     from harness.check.waterfall import draw_budget
     from harness.drawing import Drawing
     from harness.report.waterfall import budget_rows
 
     try:
+        require(path.is_file(), "file", str(path), "a regular file")  # to read a pipe may take for ever
         document = json.loads(path.read_text(encoding="utf-8"))
-        steps = tuple(Step(**step) for step in document["budget"]["steps"])
-        figure = draw_budget(
-            Budget(**{**document["budget"], "steps": steps}), Path(document["settings"]["target"]).name
-        )
+        figure = draw_budget(stored_budget(document["budget"]), Path(document["settings"]["target"]).name)
         return budget_rows(document), {"error-budget": Drawing(figure)}
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error

@@ -9,6 +9,7 @@ import typer
 
 from harness.commands.consoles import consoles
 from harness.commands.experiments import CHECKPOINTS, BudgetName, Data, Device, Jobs, outcome
+from harness.commands.report import Force, check_folder, render
 
 commands = typer.Typer()
 
@@ -20,6 +21,7 @@ def reproduce(
     data: Data = None,
     jobs: Jobs = None,
     device: Device = "auto",
+    force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last lines only.")] = False,
 ) -> None:
     """Run every experiment of the paper and draw what was found. Stopped or killed, the same command goes on.
@@ -29,14 +31,12 @@ def reproduce(
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where
-        from harness.commands.report import render
-        from harness.files import check_writable
 
         rows = out / "rows"
-        check_writable(out / "index.html")
+        check_folder(out, force=force)
         where = Where("local", jobs, device, data=data, scratch=rows / CHECKPOINTS)
         asked = Asked.of(None, budget, None, "paper", data, None, rows, {})
         done = outcome(asked, where, console, errors, quiet=quiet)
-        well = render(out, rows, console)
+        well = render(out, rows, console, force=force)
         console.print(f"open {out / 'index.html'} in a browser", highlight=False, soft_wrap=True)
     raise typer.Exit(1 if done.counts["failed"] or not well else 0)

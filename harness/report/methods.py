@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from harness.methods import METHODS, NETWORKS, Method
 from sesn.models import Recipe
@@ -27,7 +28,9 @@ def methods_table(recipe: str = "paper") -> Table:
     table.add_column("source", overflow="fold")
     for row in METHODS.values():
         cells = [_count(row, network, chosen, notes) for network in NETWORKS]
-        table.add_row(row.key, f"[{row.colour}]●[/] {row.label}", row.source.approach, *cells, row.source.citation)
+        table.add_row(
+            row.key, Text.assemble(("●", row.colour), f" {row.label}"), row.source.approach, *cells, row.source.citation
+        )
     table.caption = "\n".join(_numbered(notes))
     table.caption_justify = "left"
     return table

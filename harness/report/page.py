@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -236,11 +236,13 @@ def write_files(files: Mapping[str, bytes], out: Path) -> list[Path]:
     return list(paths)
 
 
-def remove_outdated(files: Mapping[str, bytes], out: Path, only: str | None = None) -> list[Path]:
+def remove_outdated(
+    files: Mapping[str, bytes], out: Path, ours: Collection[str], only: str | None = None
+) -> list[Path]:
     """Remove the files of artefacts, or of one, that an earlier report wrote and these rows do not give any more."""
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
     names = [name for one in chosen for name in file_names(one)]
-    outdated = [out / name for name in names if name not in files and (out / name).is_file()]
+    outdated = [out / name for name in names if name in ours and name not in files and (out / name).is_file()]
     for path in outdated:
         path.unlink()
     return outdated
