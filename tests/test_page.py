@@ -79,9 +79,9 @@ def test_it_is_quiet_and_asks_for_nothing(visit: Visit, address: str) -> None:
 def test_what_is_not_its_own_does_not_run(visit: Visit) -> None:
     """Neither would it with text that escaped from a table; the page's own styles hold all the same."""
     visit.page.evaluate("""document.body.insertAdjacentHTML(
-        'beforeend', '<img id="foreign" src="data:,x" style="opacity: 0.5" onerror="window.foreign = 1">')""")
+        'beforeend', '<img id="foreign" src="data:,x" style="opacity: 0.5" onerror="window.ran = 1">')""")
     visit.page.wait_for_timeout(500)
-    assert visit.page.evaluate("window.foreign") is None
+    assert visit.page.evaluate("window.ran") is None
     assert visit.page.evaluate("getComputedStyle(document.getElementById('foreign')).opacity") == "1"
     assert any("Content Security Policy" in said for said in visit.said)
     width = "getComputedStyle(document.querySelector('#figure-2 .picture')).getPropertyValue('--width')"
