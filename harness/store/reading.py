@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.store.lines import Entry, StoreError, read
+from harness.store.lines import Entry, StoreError
+from harness.store.parsing import read
 
 SUFFIX = ".jsonl"
 
