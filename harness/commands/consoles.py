@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from harness.files import os_error_words
+
 
 @contextmanager
 def consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
@@ -25,7 +27,8 @@ def consoles(quiet: bool) -> Iterator[tuple[Any, Any]]:
             warnings.showwarning = show
             yield Console(quiet=quiet), None if quiet else errors
     except (ValueError, TypeError, OSError, OverflowError) as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        said = os_error_words(error) if isinstance(error, OSError) else str(error)
+        errors.print(f"error: {said}", style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2) from error
     except (MemoryError, RuntimeError) as error:
         if not _out_of_memory(error):
