@@ -62,7 +62,7 @@ def test_of_500_changed_bytes_none_changes_a_row_in_silence(tmp_path: Path) -> N
     whole, chance = b"".join(BLOCKS), random.Random(14)
     placed(tmp_path, whole)
     intact, told = seen(tmp_path)
-    assert list(intact) == ANY_ROW
+    assert set(intact) == set(ANY_ROW)
     assert told == []
     outcomes = {"error": 0, "left out": 0, "harmless": 0}
     for _ in range(500):
@@ -76,7 +76,7 @@ def test_of_500_changed_bytes_none_changes_a_row_in_silence(tmp_path: Path) -> N
             continue
         found, told = seen(tmp_path)
         if not told:
-            assert found == intact, f"byte {position} became {byte:#x} and nobody was told"
+            assert list(found.items()) == list(intact.items()), f"byte {position} became {byte:#x} and nobody was told"
             assert position < len(BLOCKS[0]) or position == len(whole) - 1, "only what was measured again since"
             outcomes["harmless"] += 1
             continue
