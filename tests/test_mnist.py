@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,23 @@ def test_a_bad_file_is_named_with_what_was_found_and_expected(tmp_path: Path, ba
     with pytest.raises(ValueError, match=words) as caught:
         mnist(tmp_path)
     assert str(path) in str(caught.value)
+
+
+def test_no_more_of_a_file_is_unpacked_than_its_header_promises(tmp_path: Path) -> None:
+    """Zeros pack a thousandfold, and the size at the end of a packed file is only what somebody wrote there."""
+    values, zeros = digits("t10k")[1], bytes(1 << 20)
+    path = tmp_path / "labels.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(idx(values))
+        for _ in range(200):
+            file.write(zeros)
+    path.write_bytes(path.read_bytes()[:-4] + len(idx(values)).to_bytes(4, "little"))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"labels\.gz unpacks to more than the 28 bytes that its header promises"):
+        read_idx(path, (None,))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10e6
 
 
 def test_a_gzip_file_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from harness.cli import app
 from harness.plan import EXPERIMENTS
 from harness.records import Cell, Measurement, Result
 from harness.store.frame import load
-from harness.store.lines import read
+from harness.store.parsing import read
 from harness.store.reading import finished, stored
 from harness.store.writing import Writer
 

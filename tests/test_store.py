@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,7 +22,8 @@ from hypothesis import strategies as st
 
 from harness.records import CORE, METRICS, Cell, Measurement, Result
 from harness.store.frame import load
-from harness.store.lines import FORMAT, StoreError, StoreWarning, encode, read
+from harness.store.lines import FORMAT, StoreError, StoreWarning, encode
+from harness.store.parsing import read
 from harness.store.reading import finished, size, stored
 from harness.store.writing import Writer
 
@@ -140,7 +142,20 @@ def test_a_failure_does_not_undo_what_was_measured(tmp_path: Path) -> None:
 
 # --- torn and corrupt files
 
+
+def unsealed(block: bytes) -> bytes:
+    """The same lines in format 1, which has no digest: all that is wrong with them is an error."""
+    return re.sub(rb',"lines":\d+,"digest":"\w+"', b"", block.replace(b'{"format":2', b'{"format":1'))
+
+
+def write_unsealed(rows: Path, *results: Result) -> Path:
+    path = rows / "parameters.jsonl"
+    path.write_bytes(b"".join(unsealed(encode(one)) for one in results))
+    return path
+
+
 BLOCKS = [encode(result(0)), encode(result(1, status="failed", reason="it broke")), encode(result(2))]
+UNSEALED = [unsealed(block) for block in BLOCKS]
 
 
 @given(cut=st.integers(0, len(b"".join(BLOCKS))))
@@ -169,8 +184,8 @@ def test_a_changed_byte_is_an_error_or_changes_nothing_but_values(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """No damage loses or invents a cell silently, unless it is at the very end."""
-    whole = b"".join(BLOCKS)
-    position = data.draw(st.integers(0, len(BLOCKS[0]) + len(BLOCKS[1]) - 1))
+    whole = b"".join(UNSEALED)
+    position = data.draw(st.integers(0, len(UNSEALED[0]) + len(UNSEALED[1]) - 1))
     damaged = whole[:position] + bytes([data.draw(st.integers(0, 255))]) + whole[position + 1 :]
     rows = tmp_path_factory.mktemp("rows")
     (rows / "parameters.jsonl").write_bytes(damaged)
@@ -189,12 +204,13 @@ CORRUPT = {
     "too deep": (b"[" * 100_000 + b"\n", "recursion"),
     "a column's name": (b'{"cell":"x","metric":"delta","at":{"value":2},"values":[1]}\n', "names of columns: value"),
     "another format": (
-        encode(result(0)).replace(b'"format":1', b'"format":"1"'),
-        "must be one of 0, 1",
+        UNSEALED[0].replace(b'"format":1', b'"format":"1"'),
+        "must be one of 0, 1, 2",
     ),
-    "another budget": (encode(result(0)).replace(b"smoke", b"smoky"), "settings are those of"),
-    "another status": (encode(result(0)).replace(b'"status":"ok"', b'"status":"fine"'), "`status` must be"),
-    "another source": (encode(result(0)).replace(b"measured", b"invented"), "`source` must be"),
+    "no digest": (UNSEALED[0].replace(b'"format":1', b'"format":2'), "lacks 'lines'"),
+    "another budget": (UNSEALED[0].replace(b"smoke", b"smoky"), "settings are those of"),
+    "another status": (UNSEALED[0].replace(b'"status":"ok"', b'"status":"fine"'), "`status` must be"),
+    "another source": (UNSEALED[0].replace(b"measured", b"invented"), "`source` must be"),
     "another cell's values": (encode(result(0)).splitlines(keepends=True)[0], "begins before cell"),
     "another file's": (
         encode(Result(Cell("stl10", 1, "smoke", "wrn"), "skipped", (), "x")),
@@ -205,8 +221,8 @@ CORRUPT = {
 
 @pytest.mark.parametrize(("line", "word"), CORRUPT.values(), ids=CORRUPT)
 def test_a_corrupt_line_is_an_error_with_its_place_and_a_remedy(tmp_path: Path, line: bytes, word: str) -> None:
-    path = write(tmp_path, result(1))
-    path.write_bytes(path.read_bytes() + line + BLOCKS[2])
+    path = write_unsealed(tmp_path, result(1))
+    path.write_bytes(path.read_bytes() + line + UNSEALED[2])
     for use in (load, finished):
         with pytest.raises(StoreError, match=rf"parameters\.jsonl:[4-7]: .*{word}.*will run again"):
             use(tmp_path)
@@ -214,14 +230,14 @@ def test_a_corrupt_line_is_an_error_with_its_place_and_a_remedy(tmp_path: Path, 
 
 @pytest.mark.parametrize("lines", [b'{"a":1},{"b":2}\n', b'{"a":\n1}\n', b'{"a":"x\ny"}\n', b'0\n{"a":1},0\n'])
 def test_lines_that_are_only_json_together_are_corrupt(tmp_path: Path, lines: bytes) -> None:
-    path = write(tmp_path, result(0))
+    path = write_unsealed(tmp_path, result(0))
     path.write_bytes(lines + path.read_bytes())
     with pytest.raises(StoreError, match=r"jsonl:1: "):
         load(tmp_path)
 
 
 def test_a_corrupt_file_is_not_written_to(tmp_path: Path) -> None:
-    path = write(tmp_path, result(0))
+    path = write_unsealed(tmp_path, result(0))
     damaged = b"nonsense\n" + path.read_bytes()
     path.write_bytes(damaged)
     with pytest.raises(StoreError, match="jsonl:1: "):
@@ -230,7 +246,7 @@ def test_a_corrupt_file_is_not_written_to(tmp_path: Path) -> None:
 
 
 def test_unknown_metrics_and_methods_are_kept_with_a_warning(tmp_path: Path) -> None:
-    path = write(tmp_path, result(0))
+    path = write_unsealed(tmp_path, result(0))
     path.write_bytes(path.read_bytes().replace(b'"metric":"floor"', b'"metric":"taste"'))
     with pytest.warns(StoreWarning, match="metric that this sesn does not know: taste"):
         frame = load(tmp_path)

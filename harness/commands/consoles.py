@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 import typer
 
 from harness.commands.endings import READER_GONE, Output, Stopped, abandon, stoppable
+from harness.files import os_error_words
 
 #: What stands for a mark on a terminal that does not have it.
 PLAIN = {
@@ -99,7 +100,9 @@ def _console(stream: TextIO, *, quiet: bool = False) -> Any:
 
 def _words(error: BaseException) -> str | None:
     """What went wrong, if it is bad usage or the machine's fault; None for what is a bug, and for a command's end."""
-    if isinstance(error, ValueError | TypeError | OSError | OverflowError):
+    if isinstance(error, OSError):
+        return _one_line(os_error_words(error))
+    if isinstance(error, ValueError | TypeError | OverflowError):
         return _one_line(error)
     if isinstance(error, SystemExit):  # no command of ours ends like this: only code that it runs
         return f"the program was left by sys.exit({error.code!r})"

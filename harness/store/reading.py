@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.store.lines import Entry, StoreError, read
+from harness.store.lines import Entry, StoreError
+from harness.store.parsing import read
 
 SUFFIX = ".jsonl"
 
@@ -25,6 +26,8 @@ def stored(rows: Path, experiments: Iterable[str] | None = None) -> dict[str, En
     for path in files(rows, experiments):
         for entry in read(path).entries:
             if entry.status == "ok" or found.get(entry.cell.id, entry).status != "ok":
+                # At the place of the entry that counts: so it does not matter whether earlier ones can be read.
+                found.pop(entry.cell.id, None)
                 found[entry.cell.id] = entry
     return found
 

@@ -1,23 +1,33 @@
-"""Writing rows: one writer a folder, and a cell is on the disk whole or not at all."""
+"""Writing rows: one writer a folder, and a cell is on the disk whole or not at all.
+
+Other programs may replace the files meanwhile: git, an editor, `rm`. A writer notices before and after each cell and at
+its end, and writes all that it has appended to a file again where that is missing.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from harness.files import check_writable
+from harness.files import advice, check_regular, check_writable, open_own
 from harness.records import Result
-from harness.store.lines import StoreError, encode, read
+from harness.store.lines import StoreError, StoreWarning, digest_of, encode
+from harness.store.parsing import CUT, Contents, parse
 from harness.store.reading import SUFFIX
 from harness.store.running import LOCK, Doing, Running, read_note, write_note
 
 #: Who asks what is running holds the lock for a moment: so often, and so many seconds apart, it is tried to be taken.
 LOCK_ATTEMPTS, LOCK_PAUSE = 5, 0.02
+#: What could not be put into a file goes beside it.
+RESCUED = ".rescued"
+#: How often a file is written again that is replaced at the same moment.
+ATTEMPTS = 5
 
 
 class Writer:
@@ -29,7 +39,7 @@ class Writer:
     def __init__(self, rows: Path) -> None:
         self._rows = rows
         self._lock = -1
-        self._open: dict[str, int] = {}
+        self._files: dict[str, _File] = {}
         self.written = 0
 
     def __enter__(self) -> Writer:
@@ -41,46 +51,205 @@ class Writer:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        for descriptor in (*self._open.values(), self._lock):
-            os.close(descriptor)
-        self._open.clear()
+        try:
+            # Who stops a run is told that all that finished is stored. Of two errors the first is told.
+            if kind is None or issubclass(kind, KeyboardInterrupt):
+                self._confirm()
+            else:
+                with suppress(StoreError):
+                    self._confirm()
+        finally:
+            for file in self._files.values():
+                file.close()
+            os.close(self._lock)
 
     def tell(self, cells: Sequence[Doing]) -> None:
-        """Say to whoever asks which cells are being carried out."""
-        write_note(self._lock, self._running, cells)
+        """Say to whoever asks which cells are being carried out; a note that cannot be written stops no run."""
+        with suppress(OSError):
+            write_note(self._lock, self._running, cells)
 
     def append(self, result: Result) -> None:
-        """Put a cell on the disk. After an error the file is as it was before."""
+        """Put a cell on the disk; on return it is at its path. After an error the file is as it was before."""
         path = self._rows / f"{result.cell.experiment}{SUFFIX}"
-        try:
-            descriptor = self._file(path)
-            _append(descriptor, encode(result))
-        except OSError as error:
-            raise StoreError(
-                f"cannot write to {path} ({error.strerror or error}); nothing that finished before is lost: "
-                "make room, and give the same command again"
-            ) from error
+        file = self._files.setdefault(path.name, _File(path))
+        with file.errors_told():
+            self._keep_lock()
+            file.add(result)
         self.written += 1
 
-    def _file(self, path: Path) -> int:
-        """The open file; what a killed writer left at its end is cut off first."""
-        if path.name not in self._open:
-            is_new = not path.exists()
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-            self._open[path.name] = descriptor
-            _repair(path, descriptor)
-            if is_new:
-                _sync_folder(path.parent)
-        return self._open[path.name]
+    def _confirm(self) -> None:
+        """Read back all that was appended, and write again what is missing; of all errors the first is raised."""
+        failures = []
+        for file in self._files.values():
+            try:
+                with file.errors_told():
+                    self._keep_lock()
+                    file.settle(read_back=True)
+            except StoreError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _keep_lock(self) -> None:
+        """Take it again where it was removed, since another run could have taken a new one."""
+        if _state(os.fstat(self._lock))[:2] != _state_at(self._rows / LOCK)[:2]:
+            self._rows.mkdir(parents=True, exist_ok=True)
+            lock = _take_lock(self._rows)
+            os.close(self._lock)
+            self._lock = lock
+            self.tell(())
 
 
-def _repair(path: Path, descriptor: int) -> None:
-    contents = read(path, complain=False)
-    os.ftruncate(descriptor, contents.end)
+class _File:
+    """A file of rows that this run appends to, and all that it has appended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+        #: What the file was when we last read it or wrote to it, and the cells of others that were in it.
+        self._known: tuple[int, ...] = ()
+        self._others: set[str] = set()
+        #: The cells of this run, and their lines by digest: those that are in the file, and those to be written.
+        self._own: set[str] = set()
+        self._stored: dict[str, bytes] = {}
+        self._missing: dict[str, bytes] = {}
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def add(self, result: Result) -> None:
+        """Append a cell. One that cannot be written is not kept here: its checkpoint is."""
+        block = encode(result)
+        digest = digest_of(block)
+        self._missing[digest] = block
+        try:
+            self.settle()
+        except BaseException:
+            self._missing.pop(digest, None)
+            raise
+        self._own.add(result.cell.id)
+
+    def settle(self, *, read_back: bool = False) -> None:
+        """Write what is missing, until the path leads to a file that lacks nothing; read it in any case, if asked."""
+        for _ in range(ATTEMPTS):
+            # The folder may be removed at any moment.
+            with suppress(FileNotFoundError):
+                if read_back or self._descriptor < 0 or self._known != _state_at(self._path):
+                    self._reopen()
+                    read_back = False
+                if not self._missing:
+                    return
+                _append(self._descriptor, b"".join(self._missing.values()))
+                self._stored |= self._missing
+                self._missing = {}
+                self._known = _state(os.fstat(self._descriptor))
+                if self._known == _state_at(self._path):
+                    return
+        raise StoreError(f"{self._path} is being replaced again and again; end the program that does so")
+
+    def _reopen(self) -> None:
+        """Open what is at the path, repair its end, and find out which cells of this run it lacks."""
+        self.close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if not (is_new := not self._path.exists()):
+            check_regular(self._path, through_links=True)
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        # By its number: the path may lead elsewhere already, and what is cut off must be what was read.
+        with open(self._descriptor, "rb", closefd=False) as file:
+            data = file.read()
+        contents = parse(self._path, data)
+        _repair(self._path, self._descriptor, contents, data)
+        if is_new:
+            _sync_folder(self._path.parent)
+        self._known = _state(os.fstat(self._descriptor))
+        self._compare(contents)
+
+    def _compare(self, contents: Contents) -> None:
+        """Sort the cells of this run by whether they are there, and tell of those that were taken away."""
+        ours, there = self._stored | self._missing, contents.digests
+        again = len(self._stored.keys() - there)
+        self._stored = {digest: block for digest, block in ours.items() if digest in there}
+        self._missing = {digest: block for digest, block in ours.items() if digest not in there}
+        cells = {entry.cell.id for entry in contents.entries}
+        gone = len(self._others - cells - self._own)
+        self._others = cells - self._own
+        if again or gone:
+            warnings.warn(
+                f"{self._path} was replaced during the run; cells of this run that it lacked, written again: {again}; "
+                f"cells from before that it lacks, which count as not done: {gone}",
+                StoreWarning,
+                stacklevel=2,
+            )
+
+    @contextmanager
+    def errors_told(self) -> Iterator[None]:
+        """Say which file it is, what became of the cells that finished before, and what helps."""
+        try:
+            yield
+        except OSError as error:
+            fate = self._rescue() or "nothing that finished before is lost"
+            raise StoreError(
+                f"cannot write to {self._path} ({error.strerror or error}); {fate}: "
+                f"{advice(error)}, and give the same command again"
+            ) from error
+        except ValueError as error:
+            raise StoreError("; ".join(filter(None, (str(error), self._rescue())))) from error
+
+    def _rescue(self) -> str:
+        """Keep the cells of this run that are not at the path elsewhere, and say where; empty if there are none."""
+        is_ours = self._known[:3] == _state_at(self._path)[:3]
+        blocks = self._missing if is_ours else self._stored | self._missing
+        if not blocks:
+            return ""
+        said = f"cells that this run finished and that it may lack: {len(blocks)}"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            kept = _keep_beside(self._path, RESCUED, b"".join(blocks.values()))
+        except (OSError, ValueError):
+            return f"{said}, which could not be written elsewhere"
+        self._stored, self._missing = {}, {}
+        return f"{said}, kept in {kept}; append that to it once it is in order"
+
+
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    """Which file it is, and what it was when it was last written to."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _state_at(path: Path) -> tuple[int, ...]:
+    try:
+        return _state(path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+
+
+def _repair(path: Path, descriptor: int, contents: Contents, data: bytes) -> None:
+    """Move a torn end out of the way, to a file beside it, and end the last line."""
+    torn = data[contents.end :]
+    if torn.strip():
+        _keep_beside(path, CUT, torn)
+    if torn:
+        if os.fstat(descriptor).st_size != len(data):
+            raise StoreError(f"{path} is being written by another program; end it, and give the same command again")
+        os.ftruncate(descriptor, contents.end)
     if contents.unended:
         _append(descriptor, b"\n")
+
+
+def _keep_beside(path: Path, suffix: str, content: bytes) -> Path:
+    """Append something to a file beside `path` that nobody takes for rows."""
+    beside = path.with_name(path.name + suffix)
+    descriptor = open_own(beside, os.O_APPEND)
+    try:
+        _append(descriptor, content if content.endswith(b"\n") else content + b"\n")
+    finally:
+        os.close(descriptor)
+    _sync_folder(beside.parent)
+    return beside
 
 
 def _append(descriptor: int, block: bytes) -> None:
@@ -108,7 +277,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _take_lock(rows: Path) -> int:
-    descriptor = os.open(rows / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = open_own(rows / LOCK)
     for _ in range(LOCK_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
