@@ -85,14 +85,22 @@ class EquivarianceError:
         """Whether the median Delta is within three times the probe's own floor: it cannot be told from zero then."""
         return middle(self.valid) <= 3 * middle(self.floor)
 
-    def empty(self, tolerance: float = 0.0) -> str:
-        """Why a Delta within the tolerance would show nothing; an empty text if it shows something."""
+    def empty(self) -> str:
+        """Why a small Delta would show nothing, whatever the tolerance; an empty text if it shows something."""
         if self.kind in SPATIAL and math.isnan(middle(self.centred)):
             return "the output is constant over space"
-        unrelated = math.inf if self.ceiling is None else middle(self.ceiling)
-        if unrelated <= min(tolerance, HARDLY):
-            return f"the output hardly depends on the image (unrelated images differ by {unrelated:.2g})"
+        if hardly_depends(self.unrelated):
+            return f"the output hardly depends on the image (unrelated images differ by {self.unrelated:.2g})"
         return ""
+
+    def passes(self, tolerance: float) -> bool:
+        """Whether the median Delta is within the tolerance and shows something."""
+        return within(middle(self.valid), self.unrelated, tolerance) and not self.empty()
+
+    @property
+    def unrelated(self) -> float | None:
+        """The median Delta of unrelated images."""
+        return None if self.ceiling is None else middle(self.ceiling)
 
     @property
     def on_grid(self) -> bool:
@@ -243,6 +251,19 @@ def _ratio(sums: Sequence[tuple[Tensor, Tensor]], nothing: Tensor) -> Tensor:
         return nothing
     difference, reference = (torch.stack(column).sum(0) for column in zip(*sums, strict=True))
     return difference / reference
+
+
+def hardly_depends(unrelated: float | None) -> bool:
+    """Whether unrelated images differ so little that a small Delta shows nothing. The tolerance has no say in it."""
+    return unrelated is not None and unrelated <= HARDLY
+
+
+def within(delta: float, unrelated: float | None, tolerance: float) -> bool:
+    """Whether a Delta, beside that of unrelated images, passes; what cannot be compared (NaN) does not.
+
+    What passes at a tolerance passes at every looser one.
+    """
+    return delta <= tolerance and not hardly_depends(unrelated)
 
 
 def middle(values: Tensor) -> float:
