@@ -21,7 +21,6 @@ from sesn.probe import (
     KINDS,
     SPATIAL,
     Kind,
-    Trail,
     call,
     check_eval,
     check_images,
@@ -29,7 +28,9 @@ from sesn.probe import (
     output_grid,
     output_kind,
     quarter_side,
-    spoiled_channels,
+    read,
+    receptive_field_of,
+    spoiled_along,
 )
 from sesn.reference import reference_error
 from sesn.resample import ENDS, RESAMPLERS, Ends, Resampler
@@ -127,7 +128,7 @@ def equivariance_error(
         module: any module in eval mode that takes images.
         images: the images f; zero-mean images, or a large mean hides the error (see `centred`).
         factor: s > 0.
-        grid: the output's scales; by default the module's `grid`, or that of its last submodule that has one.
+        grid: the output's scales; by default the module's `grid`, or that of the submodule that made the output.
         kind: what the output is: "field" [b, c, s, h, w], "map" [b, c, h, w], "scale" [b, c, s], "invariant" [b, c].
         action: how L_s acts on an output that is none of these: action(output, factor) -> output.
         spoiled: scale channels at the large end that interscale layers fill with zeros; by default counted.
@@ -147,20 +148,21 @@ def equivariance_error(
     with torch.no_grad():
         exact = images.to(torch.float64)
         small = rescale(exact, factor, resampler, past)
-        trail = Trail()
-        original, direct = call(module, exact, trail), call(module, small)
-        seen = trail.seen(original)
+        reading = read(module, exact)
+        original, direct = reading.output, call(module, small)
         if action is not None:
-            moved, read = _acted(action, original, factor), "action"
-            cut = output_crop(crop, seen, factor, direct) if crop != "auto" and direct.dim() >= 4 else 0
+            moved, found = _acted(action, original, factor), "action"
+            spatial = crop != "auto" and direct.dim() >= 4
         else:
-            read = output_kind(kind, original)
-            grid = output_grid(module, grid, original, read)
-            cut = output_crop(crop, seen, factor, direct) if read in SPATIAL else 0
-            moved = rescale(original, factor, resampler, past) if read in SPATIAL else original
-        margin = spoiled_channels(trail.layers, spoiled) if grid is not None else 0
+            found = output_kind(kind, original)
+            grid = output_grid(module, grid, original, found, reading.path)
+            spatial = found in SPATIAL
+            moved = rescale(original, factor, resampler, past) if spatial else original
+        margin = spoiled_along(reading.path, spoiled) if grid is not None else 0
+        seen = receptive_field_of(module, exact, reading) if spatial and crop == "auto" else reading.seen
+        cut = output_crop(crop, seen, factor, direct) if spatial else 0
         floor = reference_error(exact, factor, resampler, past, min(math.ceil(cut * seen.stride), quarter_side(small)))
-        error = compare(moved, direct, factor, read, grid, margin, cut, floor)
+        error = compare(moved, direct, factor, found, grid, margin, cut, floor)
         return replace(error, ceiling=None) if torch.equal(exact, exact.roll(-1, 0)) else error
 
 
