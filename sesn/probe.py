@@ -30,6 +30,8 @@ _CALL_LAYERS = "call its layers as modules"
 _LOST = ("something that hides how the output comes from the images",)
 #: A slope that is more than this many roundings of the largest shows that a pixel is seen.
 _SLOPE = 8
+#: Two answers to the same images whose Delta exceeds this, and the rounding of the module's dtype, are different.
+_SAME = torch.finfo(torch.float32).eps
 #: The fewest pixels a rescaled side may have.
 FEWEST_PIXELS = 3
 #: The most pixels that a rescaled side may have: more is a slip of the pen, and would fill the memory.
@@ -186,7 +188,7 @@ def _checked(output: Any, images: Tensor) -> Tensor:
         raise ValueError(
             f"the module returned NaN or infinity for images of shape {tuple(images.shape)}; no Delta can be taken"
         )
-    return output.to(torch.float64)
+    return output.to(torch.float64, copy=True)  # it may use the tensor again
 
 
 def output_kind(kind: Kind, output: Tensor) -> Kind:
@@ -328,8 +330,49 @@ def check_eval(module: nn.Module) -> None:
         normalises = isinstance(layer, nn.modules.batchnorm._BatchNorm) or isinstance(
             getattr(layer, "running_var", None), Tensor
         )
-        if layer.training and (normalises or isinstance(layer, nn.modules.dropout._DropoutNd)):
+        if layer.training and (normalises or isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU)):
             raise ValueError(
                 f"`{name or 'module'}` ({type(layer).__name__}) is in train mode: its output depends on the batch or "
                 "on chance, so the two branches cannot be compared; call module.eval() first"
             )
+
+
+def check_repeatable(module: nn.Module, images: Tensor, output: Tensor) -> None:
+    """Refuse a module that answers otherwise when it is asked once more, or remembers what it was asked before.
+
+    Asked with the images in another order, which tells memory from an answer. Where the order alone matters, to
+    rounding or to the module, there is neither: the diagnosis speaks of it.
+    """
+    same = max(_SAME, torch.finfo(_like(module, images).dtype).eps)
+    turned = call(module, images.roll(1, 0))
+    if _differ(turned.roll(-1, 0), output) <= same:
+        return
+    asks = "so two of its outputs cannot be compared; call module.eval()"
+    change = _differ(call(module, images), output)
+    if change > same:
+        raise ValueError(
+            f"the module gives another output for the same images when it is called again (Delta {change:.2g} between "
+            f"the two): it depends on state or chance, {asks}, and remove dropout or noise that is called as a function"
+        )
+    if _differ(turned, output) <= same:
+        raise ValueError(
+            "the module gives the same output for the images in another order: it keeps an output from an earlier "
+            f"call, {asks}, or remove what it remembers"
+        )
+
+
+def _differ(one: Tensor, other: Tensor) -> float:
+    """Delta between two outputs of a module."""
+    if one.shape != other.shape:
+        return math.inf
+    size = float(other.square().sum())
+    return float((one - other).square().sum()) / size if size else float(one.square().sum())
+
+
+def unrelated_to(images: Tensor) -> Tensor:
+    """Noise of the same mean and spread as each image: what has nothing to do with it."""
+    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu")
+    pixels = images.flatten(1)
+    mean, spread = pixels.mean(1), pixels.std(1)
+    spread = torch.where(spread > 0, spread, mean.abs().clamp_min(1.0))  # of an image of one colour
+    return noise.to(images) * spread[:, None, None, None] + mean[:, None, None, None]
