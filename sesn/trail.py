@@ -22,8 +22,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from sesn.receptive import POINTWISE, Receptive, spoilt_by, window
 from sesn.scales import ScaleGrid
 
-#: Functions that look at neighbouring pixels. Pooling to a given size is left out: it makes scores of maps.
-_NEIGHBOURS = re.compile(r"_?(conv|(max|avg|lp|fractional_max)_pool|interpolate|upsample|grid_sample|(un)?fold|fft_)")
+#: Functions that look at other pixels. Pooling to a given size is left out: it makes scores of maps.
+_LOOKS = re.compile(
+    r"_?(conv|(max|avg|lp|fractional_max)_pool|interpolate|upsample|grid_sample|(un)?fold|fft_"
+    r"|scaled_dot_product|(native_)?multi_head_attention|transformer_encoder)"
+)
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ class Trail:
         if any(map(self._is_borrowed, inputs)):
             path = (path or Path()).hiding("a parameter of a layer that was not called")
         name, _, overload = getattr(function, "__name__", "").partition(".")
-        if path is not None and _NEIGHBOURS.match(name):  # a person calls functions, an exported graph overloads
+        if path is not None and _LOOKS.match(name):  # a person calls functions, an exported graph overloads
             path = path.hiding(f"an exported {name}") if overload else replace(path, unread=path.unread | {name})
         if path is not None:
             for output in outputs:

@@ -144,6 +144,33 @@ def test_a_pool_called_as_a_function_is_measured_by_gradients() -> None:
     assert equivariance_error(field, IMAGES, STEP).lost == 1  # a pool over space mixes no scales
 
 
+class Attention(nn.Module):
+    """Every patch looks at every other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.layer = nn.Conv2d(1, 8, 4, 4), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = self.patches(x)
+        return self.layer(patches.flatten(2).mT).mT.reshape(patches.shape)
+
+
+def test_attention_looks_everywhere() -> None:
+    torch.manual_seed(0)
+    error = equivariance_error(Attention().eval(), IMAGES, 0.5)
+    assert error.crop == 2  # a quarter of the 8 patches on a side
+
+
+@torch.inference_mode()
+def inside_inference_mode(module: nn.Module) -> int:
+    return equivariance_error(module, IMAGES, STEP).crop
+
+
+def test_gradients_are_taken_where_they_are_off() -> None:
+    assert inside_inference_mode(past_the_call(plain_network())) == 8
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_gradients_see_through_strides(stride: int) -> None:
     torch.manual_seed(0)
