@@ -18,7 +18,7 @@ from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.conv import ScaleConv, ScaleLift
 from sesn.equivariance import EquivarianceError, compare, middle, resampler_ends
 from sesn.pool import ScaleProjection
-from sesn.probe import SPATIAL, Trail, call, output_grid
+from sesn.probe import SPATIAL, Reading, RejectedError, call, output_grid, read
 from sesn.resample import Ends, Resampler
 from sesn.scales import ScaleGrid
 
@@ -52,14 +52,14 @@ class Case:
 
     Attributes:
         module: under test.
-        trails: what both branches went through, on a few images.
+        readings: of both branches, on a few images.
         error: what was measured.
         repeated: how far an image's output alone lies from that among others, relative to its size.
         grid, moved, direct: the scales and both outputs of a field on those images.
     """
 
     module: nn.Module
-    trails: tuple[Trail, Trail]
+    readings: tuple[Reading, Reading]
     error: EquivarianceError
     repeated: float
     grid: ScaleGrid | None
@@ -92,26 +92,41 @@ def diagnose(
     """
     if error.at_floor and not error.empty():
         return []
-    few = images[:FEW].to(torch.float64)
     past = resampler_ends(resampler, ends)
-    trails = Trail(), Trail()
     with torch.no_grad():
-        original = call(module, few, trails[0])
-        direct = call(module, rescale(few, error.factor, resampler, past), trails[1])
-        again = call(module, few[:1])
-        case = Case(module, trails, error, _distance(again, original[:1]), None, None, None)
-        if error.kind == "field":
-            scales = output_grid(module, grid, original, error.kind)
-            moved = rescale(original, error.factor, resampler, past)
-            case = replace(case, grid=scales, moved=moved, direct=direct)
+        try:
+            case = _case(module, images[:FEW], error, grid, resampler, past)
+        except RejectedError:  # it may take so many images only
+            case = _case(module, images, error, grid, resampler, past)
     return [finding for suspect in SUSPECTS for finding in suspect(case)]
+
+
+def _case(
+    module: nn.Module,
+    images: Tensor,
+    error: EquivarianceError,
+    grid: ScaleGrid | None,
+    resampler: Resampler,
+    ends: Ends,
+) -> Case:
+    exact = images.to(torch.float64)
+    before, after = read(module, exact), read(module, rescale(exact, error.factor, resampler, ends))
+    try:
+        repeated = _distance(call(module, exact[:1]), before.output[:1])
+    except RejectedError:
+        repeated = 0.0
+    case = Case(module, (before, after), error, repeated, None, None, None)
+    if error.kind != "field":
+        return case
+    scales = output_grid(module, grid, before.output, error.kind, before.path)
+    return replace(case, grid=scales, moved=rescale(before.output, error.factor, resampler, ends), direct=after.output)
 
 
 def _no_signal(case: Case) -> Iterator[Finding]:
     if case.error.pairs and (case.error.empty() or bool((case.error.energy == 0).all())):
         yield Finding(
             "no signal",
-            "the output is zero, or constant over space, or the same for every image",
+            "the output is zero, or constant over space, or (nearly) the same for every image",
             "Check the weights, the images and dead nonlinearities before asking about equivariance",
         )
 
@@ -234,8 +249,8 @@ def _padding(case: Case) -> Iterator[Finding]:
 
 def _stride_phase(case: Case) -> Iterator[Finding]:
     """Pixels that are kept off the image's centre: rescaling the image moves them, unless by as much."""
-    (stride, before), (_, after) = (trail.sampling for trail in case.trails)
-    side, small = (trail.side for trail in case.trails)
+    (stride, before), (_, after) = (reading.sampling for reading in case.readings)
+    side, small = (reading.side for reading in case.readings)
     if stride > 1 and abs(before * case.error.factor - after) > PHASE:
         yield Finding(
             "stride phase and even sizes",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -21,15 +21,18 @@ from sesn.probe import (
     KINDS,
     SPATIAL,
     Kind,
-    Trail,
     call,
     check_eval,
     check_images,
+    check_repeatable,
     output_crop,
     output_grid,
     output_kind,
     quarter_side,
-    spoiled_channels,
+    read,
+    receptive_field_of,
+    spoiled_along,
+    unrelated_to,
 )
 from sesn.reference import reference_error
 from sesn.resample import ENDS, RESAMPLERS, Ends, Resampler
@@ -52,7 +55,8 @@ class EquivarianceError:
         uncropped: `valid` with the border counted; equal to it without a crop.
         centred: `valid` with the spatial mean of every channel removed from both branches (NaN without spatial axes).
         floor: Delta of a reference lift on the same images, resampler and crop: what the probe itself contributes.
-        ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image; None if there is no other image.
+        ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image, or of noise if that is the same image; None where
+            two outputs were compared that had no other.
         energy: the mean square of L_s Phi(f) over the valid channels.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
@@ -85,14 +89,22 @@ class EquivarianceError:
         """Whether the median Delta is within three times the probe's own floor: it cannot be told from zero then."""
         return middle(self.valid) <= 3 * middle(self.floor)
 
-    def empty(self, tolerance: float = 0.0) -> str:
-        """Why a Delta within the tolerance would show nothing; an empty text if it shows something."""
+    def empty(self) -> str:
+        """Why a small Delta would show nothing, whatever the tolerance; an empty text if it shows something."""
         if self.kind in SPATIAL and math.isnan(middle(self.centred)):
             return "the output is constant over space"
-        unrelated = math.inf if self.ceiling is None else middle(self.ceiling)
-        if unrelated <= min(tolerance, HARDLY):
-            return f"the output hardly depends on the image (unrelated images differ by {unrelated:.2g})"
+        if hardly_depends(self.unrelated):
+            return f"the output hardly depends on the image (unrelated images differ by {self.unrelated:.2g})"
         return ""
+
+    def passes(self, tolerance: float) -> bool:
+        """Whether the median Delta is within the tolerance and shows something."""
+        return within(middle(self.valid), self.unrelated, tolerance) and not self.empty()
+
+    @property
+    def unrelated(self) -> float | None:
+        """The median Delta of unrelated images."""
+        return None if self.ceiling is None else middle(self.ceiling)
 
     @property
     def on_grid(self) -> bool:
@@ -112,6 +124,7 @@ def equivariance_error(
     resampler: Resampler = "lanczos3",
     crop: int | Literal["auto"] = "auto",
     ends: Ends | Literal["auto"] = "auto",
+    repeat: bool = True,
 ) -> EquivarianceError:
     """Measure Delta of a module under L_s, s = factor (< 1 shrinks), on images [b, c, h, w].
 
@@ -119,7 +132,7 @@ def equivariance_error(
         module: any module in eval mode that takes images.
         images: the images f; zero-mean images, or a large mean hides the error (see `centred`).
         factor: s > 0.
-        grid: the output's scales; by default the module's `grid`, or that of its last submodule that has one.
+        grid: the output's scales; by default the module's `grid`, or that of the submodule that made the output.
         kind: what the output is: "field" [b, c, s, h, w], "map" [b, c, h, w], "scale" [b, c, s], "invariant" [b, c].
         action: how L_s acts on an output that is none of these: action(output, factor) -> output.
         spoiled: scale channels at the large end that interscale layers fill with zeros; by default counted.
@@ -127,6 +140,8 @@ def equivariance_error(
         crop: pixels to leave out at each border; by default min(receptive radius x s + 3, a quarter of the side).
         ends: what lies past the border for the resampler; by default "circular" for "fourier", else "zeros". With
             crop=0, "inside" keeps the resampler from darkening the border.
+        repeat: call the module once more, and refuse it if its output depends on state or chance; False saves the call
+            for a module that is known to have neither.
     """
     check_images(images, factor)
     check_eval(module)
@@ -139,21 +154,33 @@ def equivariance_error(
     with torch.no_grad():
         exact = images.to(torch.float64)
         small = rescale(exact, factor, resampler, past)
-        trail = Trail()
-        original, direct = call(module, exact, trail), call(module, small)
-        seen = trail.seen(original)
+        reading = read(module, exact)
+        original, direct = reading.output, call(module, small)
+        if repeat:
+            check_repeatable(module, *((small, direct) if factor < 1 else (exact, original)))
         if action is not None:
-            moved, read = _acted(action, original, factor), "action"
-            cut = output_crop(crop, seen, factor, direct) if crop != "auto" and direct.dim() >= 4 else 0
+            moved, found = _acted(action, original, factor), "action"
+            spatial = crop != "auto" and direct.dim() >= 4
         else:
-            read = output_kind(kind, original)
-            grid = output_grid(module, grid, original, read)
-            cut = output_crop(crop, seen, factor, direct) if read in SPATIAL else 0
-            moved = rescale(original, factor, resampler, past) if read in SPATIAL else original
-        margin = spoiled_channels(trail.layers, spoiled) if grid is not None else 0
+            found = output_kind(kind, original)
+            grid = output_grid(module, grid, original, found, reading.path)
+            spatial = found in SPATIAL
+            moved = rescale(original, factor, resampler, past) if spatial else original
+        margin = spoiled_along(reading.path, spoiled) if grid is not None else 0
+        seen = receptive_field_of(module, exact, reading) if spatial and crop == "auto" else reading.seen
+        cut = output_crop(crop, seen, factor, direct) if spatial else 0
         floor = reference_error(exact, factor, resampler, past, min(math.ceil(cut * seen.stride), quarter_side(small)))
-        error = compare(moved, direct, factor, read, grid, margin, cut, floor)
-        return replace(error, ceiling=None) if torch.equal(exact, exact.roll(-1, 0)) else error
+        others = _others(module, exact, small, direct)
+        return compare(moved, direct, factor, found, grid, margin, cut, floor, others)
+
+
+def _others(module: nn.Module, images: Tensor, small: Tensor, direct: Tensor) -> Tensor:
+    """Phi(L_s f) of another image in the place of each: of the next one or, where that is the same image, of noise."""
+    alone = (images == images.roll(-1, 0)).flatten(1).all(1).to(direct.device)
+    others = direct.roll(-1, 0)
+    if not bool(alone.any()):
+        return others
+    return torch.where(alone.reshape(-1, *[1] * (direct.dim() - 1)), call(module, unrelated_to(small)), others)
 
 
 def compare(
@@ -165,8 +192,12 @@ def compare(
     spoiled: int,
     crop: int,
     floor: Tensor,
+    others: Tensor | None = None,
 ) -> EquivarianceError:
-    """Delta of two outputs: `moved` is L_s Phi(f) before the scale axis shifts, `direct` is Phi(L_s f)."""
+    """Delta of two outputs: `moved` is L_s Phi(f) before the scale axis shifts, `direct` is Phi(L_s f).
+
+    `others` are direct outputs of other images, by default of the next one in the batch.
+    """
     if moved.shape != direct.shape:
         raise ValueError(
             f"the module gives {tuple(direct.shape)} for the rescaled images, but its output rescaled by {factor:.4g} "
@@ -178,6 +209,8 @@ def compare(
     valid = [i for i, (k, j) in enumerate(pairs) if k < whole_scales and j < whole_scales]
     whole_sums = [_sums(_channel(moved, j, grid), _channel(direct, k, grid)) for k, j in pairs]
     inside = [(_cut(_channel(moved, j, grid), crop), _cut(_channel(direct, k, grid), crop)) for k, j in pairs]
+    if others is None and len(direct) > 1:
+        others = direct.roll(-1, 0)
     sums = [_sums(a, b) for a, b in inside]
     spatial = kind in SPATIAL
     frame = [(w - i, u - v) for (w, u), (i, v) in zip(whole_sums, sums, strict=True)]
@@ -189,7 +222,7 @@ def compare(
         uncropped=_ratio([whole_sums[i] for i in valid], nothing),
         centred=_centred_ratio(chosen, nothing) if spatial else nothing,
         floor=floor,
-        ceiling=_ratio([_sums(a, b.roll(-1, 0)) for a, b in chosen], nothing) if moved.shape[0] > 1 else None,
+        ceiling=None if others is None else _ceiling(moved, others, grid, [pairs[i] for i in valid], crop, nothing),
         energy=torch.stack([a.square().flatten(1).mean(1).cpu() for a, _ in chosen]).mean(0) if chosen else nothing,
         lost=len(grid) - len(valid) if grid is not None else 0,
         factor=float(factor),
@@ -200,6 +233,14 @@ def compare(
         by_scale=torch.stack([_ratio([each], nothing) for each in sums]) if sums else nothing[None, :][:0],
         border=_ratio([frame[i] for i in valid], nothing) if crop else nothing,
     )
+
+
+def _ceiling(
+    moved: Tensor, others: Tensor, grid: ScaleGrid | None, pairs: Sequence[tuple[int, int]], crop: int, nothing: Tensor
+) -> Tensor:
+    """Delta against the outputs of other images."""
+    chosen = [(_cut(_channel(moved, j, grid), crop), _cut(_channel(others, k, grid), crop)) for k, j in pairs]
+    return _ratio([_sums(a, b) for a, b in chosen], nothing)
 
 
 def _partners(grid: ScaleGrid | None, factor: float) -> tuple[tuple[tuple[int, int], ...], float]:
@@ -243,6 +284,19 @@ def _ratio(sums: Sequence[tuple[Tensor, Tensor]], nothing: Tensor) -> Tensor:
         return nothing
     difference, reference = (torch.stack(column).sum(0) for column in zip(*sums, strict=True))
     return difference / reference
+
+
+def hardly_depends(unrelated: float | None) -> bool:
+    """Whether unrelated images differ so little that a small Delta shows nothing. The tolerance has no say in it."""
+    return unrelated is not None and unrelated <= HARDLY
+
+
+def within(delta: float, unrelated: float | None, tolerance: float) -> bool:
+    """Whether a Delta, beside that of unrelated images, passes; what cannot be compared (NaN) does not.
+
+    What passes at a tolerance passes at every looser one.
+    """
+    return delta <= tolerance and not hardly_depends(unrelated)
 
 
 def middle(values: Tensor) -> float:

@@ -1,20 +1,23 @@
 """How far a module looks: its receptive radius and total stride, estimated from its layers in order.
 
 A layer says so itself with an attribute `receptive_radius`, in pixels of its input, and a `stride` unless it is 1; of
-torch's layers convolutions, pools and upsampling are known. What is not known counts as pointwise, and so does
-BandlimitedReLU, whose filters fade over 12 pixels and carry next to nothing there.
+torch's layers convolutions, pools and upsampling are known. What is not known counts as pointwise here (`sesn.trail`
+notices what it calls, and `sesn.probe` then asks gradients), and so does BandlimitedReLU, whose filters fade over 12
+pixels and carry next to nothing there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from functools import reduce
 from typing import Any
 
 from torch import nn
 
+#: The window of a layer that sees one pixel.
+POINTWISE = 0, 1, 0
 #: How many pixels to each side an interpolation takes numbers from.
 _INTERPOLATION = {"nearest": 1, "nearest-exact": 1, "bilinear": 1, "bicubic": 2}
 
@@ -55,18 +58,17 @@ def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
     So the radius is rather too wide, and strides have to be held against the sizes: see `Receptive.leaving`. Given a
     module, its submodules stand for the calls: those that are listed twice count twice.
     """
-    *_, last = _receptive_fields(submodules(layers) if isinstance(layers, nn.Module) else layers)
-    return last
+    run = submodules(layers) if isinstance(layers, nn.Module) else layers
+    return reduce(lambda seen, layer: seen.then(*(window(layer) or POINTWISE)), run, Receptive())
 
 
-def coarsest_field(layers: Iterable[nn.Module]) -> Receptive:
-    """Of the layers up to where the stride is largest, which upsampling may undo."""
-    return max(reversed([*_receptive_fields(layers)]), key=lambda seen: seen.stride)
+def spoilt_by(layer: nn.Module) -> int:
+    """Scale channels that a layer fills with zeros: all but one of those that it sees, as its `interscale` says.
 
-
-def _receptive_fields(layers: Iterable[nn.Module]) -> Iterator[Receptive]:
-    """Before the first layer, and after each."""
-    return accumulate(layers, lambda seen, layer: seen.then(*_window(layer)), initial=Receptive())
+    Only of layers that also say how far they see: a block may keep the extent of a layer in it.
+    """
+    extent = getattr(layer, "interscale", 1) if hasattr(layer, "receptive_radius") else 1
+    return extent - 1 if isinstance(extent, int) else 0
 
 
 def submodules(module: nn.Module) -> list[nn.Module]:
@@ -74,8 +76,8 @@ def submodules(module: nn.Module) -> list[nn.Module]:
     return [layer for _, layer in module.named_modules(remove_duplicate=False)]
 
 
-def _window(layer: nn.Module) -> tuple[float, float, float]:
-    """Radius, stride and first place of one layer by itself."""
+def window(layer: nn.Module) -> tuple[float, float, float] | None:
+    """Radius, stride and first place of one layer by itself; None if neither the layer nor torch says so."""
     own = getattr(layer, "receptive_radius", None)
     if isinstance(own, int | float):
         return own, _widest(getattr(layer, "stride", 1)), _first(layer)
@@ -89,7 +91,7 @@ def _window(layer: nn.Module) -> tuple[float, float, float]:
     if isinstance(layer, nn.Upsample) and layer.scale_factor:
         finer = _widest(layer.scale_factor)
         return _INTERPOLATION.get(layer.mode, 1), 1 / finer, 0.0 if layer.align_corners else (1 / finer - 1) / 2
-    return 0, 1, 0
+    return None
 
 
 def _first(layer: nn.Module) -> float:

@@ -17,7 +17,7 @@ from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
 from harness.strategies import lifts
 from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, diagnose, equivariance_error
 from sesn.baselines import SEVFLift, SIConv, VectorMaxPool
-from sesn.probe import Trail, call, seen_by
+from sesn.probe import read, seen_by
 from sesn.receptive import Receptive, receptive_field
 
 IMAGE = (1, 1, 97, 97)
@@ -154,9 +154,7 @@ def test_strides_of_parallel_branches_do_not_multiply(strides: list[int], side: 
     blocks = nn.Sequential(*map(Residual, strides))
     images = torch.zeros(1, 1, side, side)
     assert seen_by(blocks, images).stride == math.prod(strides)
-    trail = Trail()
-    call(nn.Sequential(blocks, nn.AdaptiveAvgPool2d(1)), images, trail)
-    assert trail.sampling[0] == math.prod(strides)
+    assert read(nn.Sequential(blocks, nn.AdaptiveAvgPool2d(1)), images).sampling[0] == math.prod(strides)
 
 
 def test_shortcuts_leave_the_crop_alone() -> None:

@@ -194,7 +194,7 @@ def sentence(result: Result, tolerance: float | None) -> str:
         said = f"Δ {number(median)} is at the floor ({number(floor)}): it cannot be told from zero"
     else:
         said = f"Δ {number(median)} is {median / floor:.3g} times the floor" if floor else f"Δ {number(median)}"
-    if empty := result.empty(tolerance):
+    if empty := result.empty():
         said += f"; but {empty}: it shows nothing"
     elif tolerance is not None:
         said += f"; {'within' if passes(result, tolerance) else 'ABOVE'} the tolerance {tolerance:g}"

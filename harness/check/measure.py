@@ -112,9 +112,9 @@ class Result:
         """Whether the median Delta is within three times the probe's own floor: it cannot be told from zero then."""
         return self.delta.median <= 3 * self.median("floor")
 
-    def empty(self, tolerance: float | None = None) -> str:
-        """Why a Delta within the tolerance would show nothing in one of the draws; an empty text if it does."""
-        return next(filter(None, (error.empty(tolerance or 0.0) for error in self.draws)), "")
+    def empty(self) -> str:
+        """Why a small Delta would show nothing in one of the draws; an empty text if it shows something."""
+        return next(filter(None, (error.empty() for error in self.draws)), "")
 
     def row(self) -> dict[str, Any]:
         """Everything as plain data, raw values as [draws][images]."""

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from harness.check.target import odd_output
 from sesn import ScaleGrid, rescale
 from sesn.equivariance import compare, middle, resampler_ends
-from sesn.probe import SPATIAL, call, check_eval, check_images, output_crop, output_kind, quarter_side, spoilt_by
-from sesn.receptive import Receptive, receptive_field
+from sesn.probe import SPATIAL, call, check_eval, check_images, output_crop, output_kind, quarter_side
+from sesn.receptive import Receptive, receptive_field, spoilt_by
 from sesn.reference import reference_error
 from sesn.resample import Ends, Resampler
 

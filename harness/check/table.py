@@ -23,7 +23,7 @@ def number(value: float) -> str:
 def verdict(result: Result, tolerance: float | None) -> tuple[str, str]:
     """What to make of a result, and its colour: at the floor, within or above the tolerance, or nothing to compare."""
     median = result.delta.median
-    if math.isnan(median) or result.empty(tolerance):
+    if math.isnan(median) or result.empty():
         return "nothing to compare" if math.isnan(median) else "shows nothing", "red"
     if tolerance is not None and not median <= tolerance:
         return f"above {tolerance:g}", "red"
@@ -39,7 +39,7 @@ def passes(result: Result, tolerance: float | None) -> bool:
     """
     if math.isnan(result.delta.median):
         return False
-    return tolerance is None or (result.delta.median <= tolerance and not result.empty(tolerance))
+    return tolerance is None or (result.delta.median <= tolerance and not result.empty())
 
 
 #: The lines of the table: what they are called, and what they say of a result.

@@ -74,9 +74,9 @@ class DeltaProbe:
         found = []
         for downscale in DOWNSCALES:
             at = {"epoch": epoch, "downscale": downscale, "data_name": self.name}
-            of_scores = equivariance_error(scores, self.digits, 1 / downscale, kind="invariant")
+            of_scores = equivariance_error(scores, self.digits, 1 / downscale, kind="invariant", repeat=False)
             found.append(_plain("delta", of_scores.valid, {**at, "of": "logits"}))
-            of_trunk = equivariance_error(trunk, wide, 1 / downscale, kind="map")
+            of_trunk = equivariance_error(trunk, wide, 1 / downscale, kind="map", repeat=False)
             found.append(_plain("delta", of_trunk.valid, {**at, "of": "trunk"}))
             found.append(_plain("delta_centred", of_trunk.centred, {**at, "of": "trunk"}))
         return found

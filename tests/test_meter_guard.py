@@ -1,0 +1,63 @@
+"""The guard against outputs that hardly depend on the image: no tolerance has a say in it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from harness.data.spectra import random_images
+from sesn import assert_equivariant
+from sesn.equivariance import HARDLY, within
+
+IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
+#: Over seven powers of ten, with their ends, where rules change.
+NUMBERS = st.floats(-6, 1).map(lambda power: 10.0**power) | st.sampled_from([0.0, HARDLY, math.nan])
+LADDER = [0.0, *(10.0**power for power in range(-7, 2))]
+
+
+@given(delta=NUMBERS, ceiling=NUMBERS | st.none(), drawn=st.lists(st.floats(0, 10), max_size=5))
+def test_a_looser_tolerance_never_fails_what_a_stricter_one_passes(
+    delta: float, ceiling: float | None, drawn: list[float]
+) -> None:
+    verdicts = [within(delta, ceiling, tolerance) for tolerance in sorted([*LADDER, *drawn])]
+    assert verdicts == sorted(verdicts)
+    assert verdicts[-1] == (delta <= 10 and not (ceiling is not None and ceiling <= HARDLY))
+
+
+LEVELS = torch.tensor([1.0, 0.5, 2.0, 0.7])[:, None, None, None]
+
+
+def softmax_network() -> nn.Module:
+    """Probabilities that hardly differ between images: Delta 6e-4, unrelated images 2.5e-2."""
+    torch.manual_seed(0)
+    conv, linear = nn.Conv2d(1, 8, 3, bias=False), nn.Linear(8, 5, bias=False)
+    for layer in (conv, linear):
+        nn.init.normal_(layer.weight, std=0.3)
+    return nn.Sequential(conv, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear, nn.Softmax(1)).double().eval()
+
+
+def passes(module: nn.Module, tolerance: float | None) -> bool:
+    try:
+        assert_equivariant(module, LEVELS * IMAGES, 0.5, tolerance=tolerance)
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("tolerance", [1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0])
+def test_an_output_that_hardly_depends_on_the_image_passes_at_no_tolerance(tolerance: float) -> None:
+    assert not passes(softmax_network(), tolerance)
+
+
+def test_a_bias_does_not_make_an_ordinary_convolution_pass() -> None:
+    layer = nn.Conv2d(1, 4, 7, padding=3)
+    torch.manual_seed(0)
+    nn.init.normal_(layer.weight, std=0.02)
+    nn.init.ones_(layer.bias)
+    assert not passes(layer, None)
+    assert not any(passes(layer, 10.0**power) for power in range(-5, 1))
