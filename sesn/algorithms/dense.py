@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sesn.algorithms.axis import Axis
+from sesn.algorithms.padded import padded_convolution
 
 
 def plane_taps(taps: Tensor, rows: Axis, columns: Axis) -> Tensor:
@@ -35,7 +36,7 @@ def dense_convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis
         return F.conv2d(wrapped, kernel, bias, stride=stride)
     radii = kernel.shape[-2] // 2, kernel.shape[-1] // 2
     if rows.first == 0 == columns.first:  # "same": the convolution's own padding, no copy of the input
-        return F.conv2d(x, kernel, bias, stride=stride, padding=radii)
+        return padded_convolution(x, kernel, bias, stride, radii)
     margins = *columns.margins(radii[1]), *rows.margins(radii[0])
     return F.conv2d(F.pad(x, margins), kernel, bias, stride=stride)
 

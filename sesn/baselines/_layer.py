@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.algorithms import Axis, Work, spectral_convolution
+from sesn.algorithms import Axis, Work, padded_convolution, spectral_convolution
 from sesn.algorithms.choose import dense_cost, spectral_cost
 from sesn.algorithms.spectral import Taps
 from sesn.baselines._constants import Constants
@@ -102,7 +102,7 @@ def correlate(x: Tensor, kernel: Tensor, first: int, stride: int) -> Tensor:
     if spectral_pays(x, kernel, rows, columns, taps):
         return spectral_convolution(x, kernel, None, rows, columns, taps)
     if top == -bottom and left == -right:  # the convolution's own padding, no copy of the input
-        return F.conv2d(x, kernel, stride=stride, padding=(bottom, right))
+        return padded_convolution(x, kernel, stride=stride, padding=(bottom, right))
     return F.conv2d(F.pad(x, (-left, right, -top, bottom)), kernel, stride=stride)
 
 

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.algorithms import spectral_convolution
+from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
 from sesn.baselines._constants import Constants
 from sesn.baselines._layer import BaselineLayer, same_axes, spectral_pays
@@ -184,7 +183,8 @@ class DSSConv(BaselineLayer):
         places = Taps(-down * dilation, 2 * down + 1, dilation), Taps(-across * dilation, 2 * across + 1, dilation)
         if spectral_pays(x, kernel, *axes, places):
             return spectral_convolution(x, kernel, None, *axes, places)
-        return F.conv2d(x, kernel, stride=self.stride, padding=(down * dilation, across * dilation), dilation=dilation)
+        padding = down * dilation, across * dilation
+        return padded_convolution(x, kernel, stride=self.stride, padding=padding, dilation=dilation)
 
     @property
     def receptive_radius(self) -> int:
