@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._meaning import Constants
 from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
-from sesn.baselines._constants import Constants
+from sesn.baselines import _constants
 from sesn.baselines._layer import BaselineLayer, same_axes, spectral_pays
 
 Init = Literal["he", "delta"]
@@ -70,7 +71,7 @@ class DSSLift(nn.Module):
         self.base = _checks.whole("base", base, 2)
         _checks.require(_checks.positive(zero_scale), "zero_scale", zero_scale, "a positive, finite number")
         self.zero_scale = float(zero_scale)
-        self._constants = Constants()
+        self._constants = _constants.Constants()
 
     def forward(self, image: Tensor) -> Tensor:
         """Blur an image [b, c, h, w] to a field [b, c, s, h, w]."""
@@ -185,6 +186,10 @@ class DSSConv(BaselineLayer):
             return spectral_convolution(x, kernel, None, *axes, places)
         padding = down * dilation, across * dilation
         return padded_convolution(x, kernel, stride=self.stride, padding=padding, dilation=dilation)
+
+    def meaning(self) -> Constants:
+        """The dilation from scale to scale."""
+        return {"base": (self.base,)}
 
     @property
     def receptive_radius(self) -> int:
