@@ -181,6 +181,16 @@ class SteerableBasis:
         _require_norms(norms)
         return tuple(sample / norms for sample in samples)
 
+    @cached_property
+    @torch.inference_mode(False)
+    def signature(self) -> dict[str, tuple[float, ...]]:
+        """Numbers that differ wherever two bases do: the sigmas, the boxes, and one number a function and scale."""
+        numbers: list[float] = []
+        for scale, box in enumerate(self.boxes):
+            waves = torch.arange(1, box**2 + 1, **_EXACT).sqrt().cos()  # nothing that a function could be blind to
+            numbers += (self.scale_functions(scale).flatten(1) @ waves).tolist()
+        return {"sigmas": self.grid.sigmas, "boxes": self.boxes, "functions": tuple(numbers)}
+
     def __repr__(self) -> str:
         sigmas = [round(sigma, 4) for sigma in self.grid]
         return f"{self.name}({len(self)} functions, sigmas {sigmas}, boxes {list(self.boxes)})"

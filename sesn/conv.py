@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._meaning import Constants, WithMeaning
 from sesn._recording import casting
 from sesn.algorithms import (
     ALGORITHMS,
@@ -32,7 +33,7 @@ from sesn.constants import ConstantTable, KernelCache, can_cache
 from sesn.scales import ScaleGrid
 
 
-class _SteerableConv(nn.Module):
+class _SteerableConv(WithMeaning):
     """What the two steerable layers share: the parameters, the constants, and one scale's convolution."""
 
     weight: nn.Parameter
@@ -87,11 +88,19 @@ class _SteerableConv(nn.Module):
         """The scales of the output."""
         return self.basis.grid
 
+    def meaning(self) -> Constants:
+        """What the weights multiply: the sigmas, the windows and the functions."""
+        return self.basis.signature
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._kernels.clear()  # as for `_apply`
+        super()._load_from_state_dict(*args)
+
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Move or cast the layer; the basis is taken afresh from float64, so that .double() loses nothing."""
+        self._kernels.clear()  # first: it has a weak reference to the weight, which torch then cannot swap
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._table.register(self, self.weight)
-        self._kernels.clear()
         return self
 
     def _convolve(self, field: Tensor, weight: Tensor) -> Tensor:

@@ -187,6 +187,28 @@ def test_a_checkpoint_with_other_notes_is_not_used(undisturbed: dict, tmp_path: 
     starts_anew(tmp_path, undisturbed, "notes are not those of this version")
 
 
+def test_a_checkpoint_for_other_constants_is_not_used(
+    undisturbed: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "meanings", lambda network: {"stem": {"sigmas": [1.5]}})
+        interrupted_run(tmp_path)
+    monkeypatch.setattr(trainer, "meanings", lambda network: {"stem": {"sigmas": [2.5]}})
+    starts_anew(tmp_path, undisturbed, r"the weights of stem .* `sigmas` is \(1.5\) there and \(2.5\) here")
+
+
+def test_a_checkpoint_that_names_no_constants_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = interrupted_run(tmp_path)
+    checkpoint = Checkpoint(path, tiny.cell().id)
+    snapshot = checkpoint.read()
+    assert snapshot is not None
+    checkpoint.write(Snapshot(snapshot.tensors, {k: v for k, v in snapshot.notes.items() if k != "meanings"}))
+    monkeypatch.setattr(trainer, "meanings", lambda network: {"stem": {"sigmas": [2.5]}})
+    told: list[float] = []
+    train(tiny.job, tiny.cell(), Context(scratch=tmp_path, on_resume=told.append))
+    assert told
+
+
 def test_a_folder_in_the_checkpoints_place_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with pytest.warns(UserWarning, match="damaged"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import ScaleConv, ScaleLift
+from sesn.algorithms import padded_convolution
 
 
 class Textbook(nn.Module):
@@ -26,11 +26,11 @@ class Textbook(nn.Module):
         kernel = torch.einsum("oin,nsyx->osiyx", self.weight, self.functions)
         o, s, i, v, _ = kernel.shape
         if self.lift:
-            y = F.conv2d(x, kernel.reshape(o * s, i, v, v), stride=self.stride, padding=v // 2)
+            y = padded_convolution(x, kernel.reshape(o * s, i, v, v), stride=self.stride, padding=(v // 2, v // 2))
             return y.reshape(y.shape[0], o, s, *y.shape[2:])
         grouped = x.transpose(1, 2).flatten(1, 2)
         kernel = kernel.transpose(0, 1).reshape(s * o, i, v, v)
-        y = F.conv2d(grouped, kernel, stride=self.stride, padding=v // 2, groups=s)
+        y = padded_convolution(grouped, kernel, stride=self.stride, padding=(v // 2, v // 2), groups=s)
         return y.reshape(y.shape[0], s, o, *y.shape[2:]).transpose(1, 2)
 
 

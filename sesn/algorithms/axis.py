@@ -11,6 +11,15 @@ from sesn._checks import require
 PaddingMode = Literal["zeros", "circular"]
 
 
+def plain_number(size: int) -> int:
+    """A side as a number, also where torch records a graph with open sides: matrices and algorithms are made for one.
+
+    A range has plain ends, so torch fixes the side (and compiles anew for another one) rather than work on with a
+    symbol, of which comparing costs would make conditions that take it minutes to solve.
+    """
+    return range(size).stop
+
+
 @dataclass(frozen=True)
 class Axis:
     """`outputs` window centres at first, first + stride, ... on an axis of `size` pixels.
@@ -27,6 +36,7 @@ class Axis:
     @classmethod
     def of(cls, size: int, kernel_size: int, stride: int, padding: int, circular: bool) -> Axis:
         """The axis of a convolution with an odd window of `kernel_size`, padded by `padding` before striding."""
+        size = plain_number(size)
         room = size + 2 * padding - kernel_size
         require(
             room >= 0 and size > 0,

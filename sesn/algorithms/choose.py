@@ -63,7 +63,8 @@ class Cost:
     def cheaper(self) -> Way:
         """The algorithm to use."""
         ways: tuple[Way, ...] = ("dense", "separable", "spectral")
-        return min(ways, key=lambda way: float(getattr(self, way)))
+        costs = self.dense, self.separable, self.spectral  # min(..., key=...) is more than torch.compile can follow
+        return ways[costs.index(min(costs))]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sesn.algorithms.axis import Axis
+from sesn.algorithms.padded import padded_convolution
 
 
 def plane_taps(taps: Tensor, rows: Axis, columns: Axis) -> Tensor:
@@ -35,9 +36,18 @@ def dense_convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis
         return F.conv2d(wrapped, kernel, bias, stride=stride)
     radii = kernel.shape[-2] // 2, kernel.shape[-1] // 2
     if rows.first == 0 == columns.first:  # "same": the convolution's own padding, no copy of the input
-        return F.conv2d(x, kernel, bias, stride=stride, padding=radii)
-    margins = *columns.margins(radii[1]), *rows.margins(radii[0])
-    return F.conv2d(F.pad(x, margins), kernel, bias, stride=stride)
+        return padded_convolution(x, kernel, bias, stride, radii)
+    framed = _framed(_framed(x, -2, rows.margins(radii[0])), -1, columns.margins(radii[1]))
+    return F.conv2d(framed, kernel, bias, stride=stride)
+
+
+def _framed(x: Tensor, dim: int, margins: tuple[int, int]) -> Tensor:
+    """Zeros before and after the axis `dim`, then what is to be cut: a window may look at zeros alone."""
+    before, after = margins
+    ends = max(before, 0), max(after, 0)
+    padded = F.pad(x, ends if dim == -1 else (0, 0, *ends)) if any(ends) else x
+    start = max(-before, 0)
+    return padded.narrow(dim, start, padded.shape[dim] - start - max(-after, 0))
 
 
 def _fold(kernel: Tensor, dim: int, size: int) -> Tensor:

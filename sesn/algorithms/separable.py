@@ -28,6 +28,7 @@ from sesn.algorithms.banded import (
     blocks,
     left,
 )
+from sesn.algorithms.replay import needs_replay, replayed_gradients
 from sesn.basis import ProfilePairs
 
 #: Bytes of response maps held at once: a few times the second-level cache, well inside the third.
@@ -213,8 +214,14 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
         field, weight = ctx.saved_tensors
         want_field, want_weight, want_bias = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled():  # create_graph=True: the gradients have to be differentiable
-            return *_differentiable_gradients(ctx, field, weight, grad), None, None
+        if needs_replay(grad):
+            found = replayed_gradients(
+                lambda field, weight: separable_plain(field, weight, None, ctx.tasks),
+                (field, weight),
+                (want_field, want_weight),
+                grad,
+            )
+            return found[0], found[1], grad.sum((0, 2, 3, 4)) if want_bias else None, None, None
         grad_field = torch.zeros_like(field, memory_format=torch.contiguous_format) if want_field else None
         grad_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format) if want_weight else None
         for part in _chunks(field, ctx.tasks):
@@ -235,22 +242,6 @@ class _Chunked(torch.autograd.Function):
                     back = back.reshape(g.shape[0], back.shape[1] // n, n, *grad.shape[3:])
                     seen += task.passes.adjoint(back).reshape(seen.shape)
         return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None, None, None
-
-
-def _differentiable_gradients(
-    ctx: Any, field: Tensor, weight: Tensor, grad: Tensor
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Second derivatives take the plain way: run it again with a graph and differentiate that."""
-    want_field, want_weight, want_bias = ctx.needs_input_grad[:3]
-    inputs = [tensor for tensor, wanted in ((field, want_field), (weight, want_weight)) if wanted]
-    found = iter(
-        torch.autograd.grad(separable_plain(field, weight, None, ctx.tasks), inputs, grad, create_graph=True)
-        if inputs
-        else ()
-    )
-    grad_field = next(found) if want_field else None
-    grad_weight = next(found) if want_weight else None
-    return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None
 
 
 def _chunks(field: Tensor, tasks: Sequence[ScaleTask]) -> Iterator[slice]:

@@ -13,9 +13,9 @@ are made for part of the batch at a time and made again in the backward pass, so
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from sesn._recording import backward_uncast, casting, recording, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
+from sesn.algorithms.replay import needs_replay, replayed_gradients
 
 #: Bytes of spectra of input and output held at once: larger pieces fall out of the cache, smaller ones are slow.
 CHUNK_BYTES = 24 << 20
@@ -188,10 +189,11 @@ class _Chunked(torch.autograd.Function):
     @backward_uncast
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, kernel = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True: the gradients have to be differentiable
-            return *_differentiable_gradients(ctx, x, kernel, grad), None
         want_x, want_kernel, _ = ctx.needs_input_grad
         transforms: Transforms = ctx.transforms
+        if needs_replay(grad):
+            run = partial(spectral_plain, transforms=transforms)
+            return *replayed_gradients(run, (x, kernel), (want_x, want_kernel), grad), None  # type: ignore[return-value]
         weights = _matrices(transforms.kernel, kernel) if want_x else None
         grad_x, grad_weights = [], None
         step = _chunk(x, kernel, transforms)
@@ -207,15 +209,6 @@ class _Chunked(torch.autograd.Function):
         if grad_weights is not None:
             grad_kernel = _planes(transforms.kernel, grad_weights).t().reshape(kernel.shape)
         return (torch.cat(grad_x) if want_x else None), grad_kernel, None
-
-
-def _differentiable_gradients(ctx: Any, x: Tensor, kernel: Tensor, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Second derivatives take the plain way: run it again with a graph and differentiate that."""
-    want_x, want_kernel, _ = ctx.needs_input_grad
-    inputs = [tensor for tensor, wanted in ((x, want_x), (kernel, want_kernel)) if wanted]
-    out = spectral_plain(x, kernel, ctx.transforms)
-    found: Iterator[Tensor] = iter(torch.autograd.grad(out, inputs, grad, create_graph=True))
-    return (next(found) if want_x else None), (next(found) if want_kernel else None)
 
 
 def _chunk(x: Tensor, kernel: Tensor, transforms: Transforms) -> int:

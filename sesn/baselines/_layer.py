@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn import _checks
-from sesn.algorithms import Axis, Work, spectral_convolution
+from sesn._meaning import WithMeaning
+from sesn.algorithms import Axis, Work, padded_convolution, spectral_convolution
+from sesn.algorithms.axis import plain_number
 from sesn.algorithms.choose import dense_cost, spectral_cost
 from sesn.algorithms.spectral import Taps
 from sesn.baselines._constants import Constants
@@ -19,7 +21,7 @@ Recipe = Literal["paper", "released"]
 RECIPES: tuple[Recipe, ...] = ("paper", "released")
 
 
-class BaselineLayer(nn.Module):
+class BaselineLayer(WithMeaning):
     """A layer with channels and a stride; subclasses add the parameters."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
@@ -102,13 +104,14 @@ def correlate(x: Tensor, kernel: Tensor, first: int, stride: int) -> Tensor:
     if spectral_pays(x, kernel, rows, columns, taps):
         return spectral_convolution(x, kernel, None, rows, columns, taps)
     if top == -bottom and left == -right:  # the convolution's own padding, no copy of the input
-        return F.conv2d(x, kernel, stride=stride, padding=(bottom, right))
+        return padded_convolution(x, kernel, stride=stride, padding=(bottom, right))
     return F.conv2d(F.pad(x, (-left, right, -top, bottom)), kernel, stride=stride)
 
 
 def same_axes(x: Tensor, stride: int) -> tuple[Axis, Axis]:
     """Rows and columns with window centres at 0, stride, ... and zeros outside."""
-    rows, columns = (Axis(size, -(-size // stride), 0, stride, circular=False) for size in x.shape[-2:])
+    sides = (plain_number(size) for size in x.shape[-2:])
+    rows, columns = (Axis(size, -(-size // stride), 0, stride, circular=False) for size in sides)
     return rows, columns
 
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.algorithms import spectral_convolution
+from sesn._meaning import Constants
+from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
-from sesn.baselines._constants import Constants
+from sesn.baselines import _constants
 from sesn.baselines._layer import BaselineLayer, same_axes, spectral_pays
 
 Init = Literal["he", "delta"]
@@ -71,7 +71,7 @@ class DSSLift(nn.Module):
         self.base = _checks.whole("base", base, 2)
         _checks.require(_checks.positive(zero_scale), "zero_scale", zero_scale, "a positive, finite number")
         self.zero_scale = float(zero_scale)
-        self._constants = Constants()
+        self._constants = _constants.Constants()
 
     def forward(self, image: Tensor) -> Tensor:
         """Blur an image [b, c, h, w] to a field [b, c, s, h, w]."""
@@ -184,7 +184,12 @@ class DSSConv(BaselineLayer):
         places = Taps(-down * dilation, 2 * down + 1, dilation), Taps(-across * dilation, 2 * across + 1, dilation)
         if spectral_pays(x, kernel, *axes, places):
             return spectral_convolution(x, kernel, None, *axes, places)
-        return F.conv2d(x, kernel, stride=self.stride, padding=(down * dilation, across * dilation), dilation=dilation)
+        padding = down * dilation, across * dilation
+        return padded_convolution(x, kernel, stride=self.stride, padding=padding, dilation=dilation)
+
+    def meaning(self) -> Constants:
+        """The dilation from scale to scale."""
+        return {"base": (self.base,)}
 
     @property
     def receptive_radius(self) -> int:

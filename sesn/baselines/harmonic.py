@@ -9,10 +9,9 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sesn.algorithms import compose_kernel
+from sesn.algorithms import compose_kernel, padded_convolution
 from sesn.baselines._layer import BaselineLayer
 
 
@@ -58,7 +57,7 @@ class HarmonicConv(BaselineLayer):
         """Convolve a map [b, c, h, w]."""
         self._check_image(image, self.weight)
         filters = self._constants.get("filters", self.weight, cosine_filters)
-        return F.conv2d(image, compose_kernel(self.weight, filters), stride=self.stride, padding=1)
+        return padded_convolution(image, compose_kernel(self.weight, filters), stride=self.stride, padding=(1, 1))
 
     @property
     def receptive_radius(self) -> int:

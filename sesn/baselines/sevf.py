@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._meaning import Constants
 from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, numbers, positive
 from sesn.baselines._maximum import largest
 from sesn.baselines._resize import centre_aligned, resize, resized_reach
@@ -100,6 +101,10 @@ class _SEVF(BaselineLayer):
         good = size >= self.stride and rescaled_size(size, self.scales[0]) >= 1
         rule = f"large enough for a pixel to be left at scale {self.scales[0]:g} and stride {self.stride}"
         _checks.require(good, "input side", size, rule, "use a larger map or larger scales")
+
+    def meaning(self) -> Constants:
+        """The scales and their directions."""
+        return {"scales": self.scales, "angles": self.angles}
 
     @property
     def receptive_radius(self) -> int:

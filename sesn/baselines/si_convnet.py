@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._meaning import Constants
 from sesn.baselines._layer import BaselineLayer, convolve_inside, positive
 from sesn.baselines._maximum import largest
 from sesn.baselines._resize import corner_aligned, fitted, resize, resized_reach
@@ -36,6 +37,15 @@ def rescaled_size(size: int, scale: float) -> int:
 def warp(size: int, scale: float) -> Tensor:
     """[size, size]: resize by `scale` with corners aligned, then crop or pad with zeros back to `size`."""
     return fitted(corner_aligned(size, rescaled_size(size, scale)), size)
+
+
+def pixels_seen(size: int, scale: float) -> tuple[int, int]:
+    """The first and last pixel that `warp(size, scale)` reads, from numbers alone: tensors may have no values yet."""
+    resized = rescaled_size(size, scale)
+    start = (size - resized) // 2
+    step = (size - 1) / (resized - 1) if resized > 1 else 0.0
+    last = math.ceil((min(resized, size - start) - 1) * step)
+    return math.floor(max(0, -start) * step), min(last, size - 1)
 
 
 class SIConv(BaselineLayer):
@@ -111,8 +121,7 @@ class SIConv(BaselineLayer):
         return -(-size // self.stride)
 
     def _window(self, size: int, scale: float) -> Window:
-        used = warp(self._outputs(size), 1 / scale).abs().sum(dim=0).nonzero()[:, 0].tolist()
-        first, last = used[0], used[-1]
+        first, last = pixels_seen(self._outputs(size), 1 / scale)
         pad = self.kernel_size // 2
         return Window(first * self.stride - pad, last * self.stride + pad + 1, first, last)
 
@@ -130,6 +139,10 @@ class SIConv(BaselineLayer):
         good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
         rule = f"large enough for a pixel to be left at scale {scale:g} and back"
         _checks.require(good, "image side", size, rule, "use a larger image or scales nearer to 1")
+
+    def meaning(self) -> Constants:
+        """By what the map is rescaled."""
+        return {"scales": self.scales}
 
     @property
     def receptive_radius(self) -> int:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._meaning import Constants
 from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, positive
 
 
@@ -131,6 +132,10 @@ class _SiCNN(BaselineLayer):
     def _convolve(self, columns: Sequence[Tensor]) -> Tensor:
         kernels = zip(columns, self.kernels(), self.firsts, strict=True)
         return torch.stack([correlate(x, kernel, first, self.stride) for x, kernel, first in kernels], dim=2)
+
+    def meaning(self) -> Constants:
+        """How the kernel is rescaled."""
+        return {"scales": self.scales, "recipe": self.recipe}
 
     @property
     def receptive_radius(self) -> int:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._meaning import Constants
 from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, positive
 from sesn.baselines._maximum import largest
 
@@ -136,6 +137,10 @@ class SSConv(BaselineLayer):
             cut = (side - size) // 2
             planes.append(steered[..., cut : side - cut, cut : side - cut].reshape(-1, size * size))
         return torch.cat(planes, dim=1)
+
+    def meaning(self) -> Constants:
+        """What the harmonics are and how they are steered."""
+        return {"sizes": self.sizes, "nominal": (self.nominal,), "orders": self.orders}
 
     @property
     def receptive_radius(self) -> int:

@@ -24,6 +24,7 @@ from harness.run.training.numerics import Numerics, generator, seed_of
 from harness.run.training.schedules import Recipe
 from harness.run.training.tasks import Batch, Task
 from harness.run.training.team import Team
+from sesn._meaning import differing, meanings
 from sesn.models import unused_parameters
 
 #: A run loses at most this much when it is killed, and a step.
@@ -57,6 +58,7 @@ class Diary:
         best_epoch: how many epochs were behind when the validation error was first at its least; 0 if never asked.
         scaler: the state of the gradients' scale in mixed precision.
         spent: seconds of all attempts up to this checkpoint.
+        meanings: the constants that the network's weights belong to, by layer; none in older files.
     """
 
     epoch: int = 0
@@ -68,6 +70,7 @@ class Diary:
     best_epoch: int = 0
     scaler: dict[str, Any] = field(default_factory=dict)
     spent: float = 0.0
+    meanings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def note(self, metric: str, value: float) -> None:
         """Add an epoch's number to a curve."""
@@ -217,6 +220,7 @@ class Trainer:
         if self.checkpoint is None or self.team.rank or time.monotonic() - self._saved < at_most_every:
             return
         self.diary.scaler = self.scaler.state_dict()
+        self.diary.meanings = meanings(self.network)
         self.diary.spent = self._spent + time.monotonic() - self._began
         self.checkpoint.write(Snapshot(self._tensors(), asdict(self.diary)))
         self._saved = time.monotonic()
@@ -250,9 +254,14 @@ class Trainer:
             number, _, what = name.partition(".")
             states.setdefault(int(number), {})[what] = value
         try:
-            self.diary = Diary(**snapshot.notes)
+            diary = Diary(**snapshot.notes)
         except TypeError as error:
             raise Unusable(f"its notes are not those of this version ({error})") from error
+        own = meanings(self.network)
+        for layer, saved in diary.meanings.items():
+            if found := differing(saved, own.get(layer, {})):
+                raise Unusable(f"the weights of {layer} belong to other constants: {'; '.join(found)}")
+        self.diary = diary
         self.network.load_state_dict(network)
         self.best = {name: value.to(self.device) for name, value in best.items()}
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": states})

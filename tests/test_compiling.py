@@ -1,0 +1,173 @@
+"""Every public layer compiles with its default arguments, in train and eval mode, and is exported."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import slow
+import torch
+from torch import Tensor, nn
+
+import sesn
+from sesn import baselines
+from sesn.algorithms import ALGORITHMS
+from sesn.baselines.si_convnet import pixels_seen, warp
+from sesn.nonlinearity import _bessel
+
+GRID = sesn.ScaleGrid([0.9, 1.3])
+A = sesn.basis_a(GRID, 5, 2)
+ANY = sesn.SteerableBasis.from_function(lambda x, y: torch.exp(-(x**2) - y**2 + x * y), GRID, 5)
+SEVF = baselines.sevf_scales(3), baselines.sevf_angles(3)
+IMAGE, FIELD = (2, 2, 9, 8), (2, 2, 2, 9, 8)
+#: Every layer by its class's name: how it is made, with no more arguments than it asks for, and what it takes.
+LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "ScaleLift": (lambda: sesn.ScaleLift(2, 3, A), IMAGE),
+    "ScaleConv": (lambda: sesn.ScaleConv(2, 3, A), FIELD),
+    "ScaleConv1x1": (lambda: sesn.ScaleConv1x1(2, 3), FIELD),
+    "ScaleProjection": (sesn.ScaleProjection, FIELD),
+    "ScaleBatchNorm": (lambda: sesn.ScaleBatchNorm(2), FIELD),
+    "SpatialMaxPool": (lambda: sesn.SpatialMaxPool(2), FIELD),
+    "SpatialAvgPool": (lambda: sesn.SpatialAvgPool(2), FIELD),
+    "GlobalPool": (sesn.GlobalPool, IMAGE),
+    "BandlimitedReLU": (sesn.BandlimitedReLU, FIELD),
+    "ReLU": (sesn.ReLU, FIELD),
+    "DSSLift": (lambda: baselines.DSSLift(2), IMAGE),
+    "DSSConv": (lambda: baselines.DSSConv(2, 3, 3, 2), FIELD),
+    "HarmonicConv": (lambda: baselines.HarmonicConv(2, 3), IMAGE),
+    "SEVFLift": (lambda: baselines.SEVFLift(2, 3, 3, *SEVF), IMAGE),
+    "SEVFConv": (lambda: baselines.SEVFConv(2, 3, 3, *SEVF), FIELD),
+    "VectorBatchNorm": (lambda: baselines.VectorBatchNorm(2), FIELD),
+    "VectorMagnitude": (baselines.VectorMagnitude, FIELD),
+    "VectorMaxPool": (lambda: baselines.VectorMaxPool(2), FIELD),
+    "SIConv": (lambda: baselines.SIConv(2, 3, 3, (0.5, 1, 2)), IMAGE),
+    "SiCNNLift": (lambda: baselines.SiCNNLift(2, 3, 3, (0.67, 1.5)), IMAGE),
+    "SiCNNConv": (lambda: baselines.SiCNNConv(2, 3, 3, (0.67, 1.5)), FIELD),
+    "SSConv": (lambda: baselines.SSConv(2, 3, (5, 7), 5, (0.5, 1)), IMAGE),
+}
+
+
+@pytest.fixture(autouse=True)
+def compiled_anew() -> Iterator[None]:
+    """Nothing that another test compiled counts."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def agree(layer: nn.Module, shape: tuple[int, ...], backend: str = "aot_eager") -> None:
+    """The compiled layer gives the layer's outputs and gradients."""
+    twin = copy.deepcopy(layer)
+    compiled = torch.compile(twin, backend=backend, fullgraph=True)
+    x = slow.uniform(1, *shape).float()
+    found = []
+    for run, module in ((layer, layer), (compiled, twin)):
+        leaf = x.clone().requires_grad_()
+        out = run(leaf)
+        out.square().sum().backward()
+        found.append([out, leaf.grad, *(p.grad for p in module.parameters())])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+def test_every_public_layer_is_here() -> None:
+    public = {
+        name
+        for module in (sesn, baselines)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, nn.Module)
+    }
+    assert public == LAYERS.keys()
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_compiles_whole_with_its_defaults(name: str, training: bool) -> None:
+    make, shape = LAYERS[name]
+    agree(make().train(training), shape)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("kind", ["lift", "conv", "any function"])
+def test_every_algorithm_compiles_whole(kind: str, algorithm: Any, training: bool) -> None:
+    if (kind, algorithm) == ("any function", "separable"):
+        pytest.skip("such a basis has no one-dimensional functions")
+    basis = ANY if kind == "any function" else A
+    make = sesn.ScaleConv if kind == "conv" else sesn.ScaleLift
+    agree(make(2, 3, basis, algorithm=algorithm).train(training), FIELD if kind == "conv" else IMAGE)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")  # inductor's
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_inductor_compiles_a_network(algorithm: Any) -> None:
+    torch.manual_seed(0)
+    lift, conv = sesn.ScaleLift(2, 3, A, algorithm=algorithm), sesn.ScaleConv(3, 2, A, 2, algorithm=algorithm)
+    agree(nn.Sequential(lift, sesn.BandlimitedReLU(), conv, sesn.ScaleProjection()), IMAGE, "inductor")
+
+
+def test_other_sides_are_compiled_anew() -> None:
+    layer = sesn.ScaleLift(2, 3, A).eval()
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for batch, h, w in ((2, 9, 8), (3, 9, 8), (2, 10, 11)):
+        x = slow.uniform(1, batch, 2, h, w).float()
+        torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+
+
+def test_an_export_with_open_sides_says_that_they_are_fixed() -> None:
+    """As the README says."""
+    layer, x = sesn.ScaleLift(2, 3, A).eval(), slow.uniform(1, *IMAGE).float()
+    sides = {2: torch.export.Dim("h", min=4, max=64)}
+    with pytest.raises(Exception, match=r"marked h as dynamic but your code specialized it to be a constant \(9\)"):
+        torch.export.export(layer, (x,), dynamic_shapes=(sides,))
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
+def test_the_bandlimited_relu_runs_in_onnxruntime(padding_mode: Literal["zeros", "circular"], tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    layer, x = sesn.BandlimitedReLU(padding_mode).eval(), slow.uniform(1, *FIELD).float()
+    torch.onnx.export(layer, (x,), tmp_path / "layer.onnx", dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(tmp_path / "layer.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), layer(x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_bessel_function_is_numpys() -> None:
+    x = torch.linspace(0, 7, 1001, dtype=torch.float64)
+    torch.testing.assert_close(_bessel(x), torch.from_numpy(np.i0(x.numpy())), rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_gradients_are_computed_for_many_directions_at_once(algorithm: Any) -> None:
+    layer = sesn.ScaleConv(2, 3, A, interscale=2, algorithm=algorithm, dtype=torch.float64)
+    x = slow.uniform(1, *FIELD).requires_grad_()
+    out = layer(x)
+    inputs, directions = [x, *layer.parameters()], slow.uniform(2, 4, *out.shape)
+    found = torch.autograd.grad(out, inputs, directions, is_grads_batched=True, retain_graph=True)
+    single: list[tuple[Tensor, ...]] = [torch.autograd.grad(out, inputs, d, retain_graph=True) for d in directions]
+    for ours, theirs in zip(found, zip(*single, strict=True), strict=True):
+        torch.testing.assert_close(ours, torch.stack(theirs), rtol=1e-10, atol=1e-10)
+        assert not ours.requires_grad
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.5, 0.71, 0.9, 1.2, 1.41, 2.0, 3.3])
+def test_the_pixels_that_a_warp_reads_are_those_of_its_matrix(scale: float) -> None:
+    for size in range(1, 41):
+        if int(size * scale) >= 1:
+            used = warp(size, scale).abs().sum(dim=0).nonzero()[:, 0].tolist()
+            assert pixels_seen(size, scale) == (used[0], used[-1]), size
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("sides", [(1, 1), (1, 9), (9, 1)])
+def test_a_window_that_sees_zeros_alone_gives_the_bias(algorithm: Any, sides: tuple[int, int]) -> None:
+    basis = sesn.basis_a(sesn.ScaleGrid([0.3]), 1, 1)
+    layer = sesn.ScaleLift(1, 1, basis, padding=2, stride=5, algorithm=algorithm)
+    nn.init.constant_(layer.get_parameter("bias"), 3.0)
+    out = layer(torch.ones(1, 1, *sides))
+    assert out.shape == (1, 1, 1, *[(side + 3) // 5 + 1 for side in sides])
+    torch.testing.assert_close(out, torch.full_like(out, 3.0))
