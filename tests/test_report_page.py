@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import synthetic
+from test_store import unsealed
 from typer.testing import CliRunner
 
 from harness.cli import app
@@ -319,8 +320,8 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 def test_unknown_methods_and_metrics_are_noted(tmp_path: Path) -> None:
     rows = synthetic.store(tmp_path / "rows", synthetic.results())
     file = rows / "epoch-time.jsonl"
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace('"peak_memory"', '"mood"').replace('"ss-cnn"', '"perceptron"'), encoding="utf-8")
+    content = file.read_bytes().replace(b'"peak_memory"', b'"mood"').replace(b'"ss-cnn"', b'"perceptron"')
+    file.write_bytes(unsealed(content))
     result = invoke("--rows", rows, "--out", tmp_path / "out", "--only", "epoch-time")
     assert result.exit_code == 0, result.output
     assert "mood" in result.output
