@@ -91,8 +91,10 @@ def test_it_is_the_convolution_of_a_map_with_zeros_around_it(
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 3))
-def test_rows_are_padded_by_hand_exactly_where_the_kernel_has_more_of_them(rows: int, radius: int, beyond: int) -> None:
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 3), st.sampled_from([1, 2, (1, 1), (3, 3)]))
+def test_rows_are_padded_by_hand_exactly_where_the_kernel_is_tall(
+    rows: int, radius: int, beyond: int, stride: int | tuple[int, int]
+) -> None:
     seen: list[tuple[int, int]] = []
 
     class Spy(torch.overrides.TorchFunctionMode):
@@ -103,9 +105,9 @@ def test_rows_are_padded_by_hand_exactly_where_the_kernel_has_more_of_them(rows:
 
     window = 2 * radius + 1
     with Spy():
-        padded_convolution(torch.zeros(1, 1, rows, 2), torch.zeros(1, 1, window, 1), padding=(radius + beyond, 0))
-    padding = radius + beyond
-    assert seen == [(rows + 2 * padding, 0) if window > rows else (rows, padding)]
+        padded_convolution(torch.zeros(1, 1, rows, 2), torch.zeros(1, 1, window, 1), None, stride, (radius + beyond, 0))
+    padding, factor = radius + beyond, 1 if stride in (1, (1, 1)) else 2
+    assert seen == [(rows + 2 * padding, 0) if window * factor > rows else (rows, padding)]
 
 
 def padding_calls(source: str) -> list[str]:
