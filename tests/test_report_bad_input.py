@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 import synthetic
 from test_report_page import BUDGET, Page, invoke
+from test_store import unsealed
 
+from harness.commands.report import material
 from harness.records import Cell, Measurement, Result
+from harness.report.page import report_files
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)> | `x` [a](javascript:b) \\end{table}"
 
