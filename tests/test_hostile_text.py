@@ -17,7 +17,7 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 from test_report_page import Page
-from test_run_command import cells, invoke, selftest  # noqa: F401 - a fixture
+from test_run_command import cells, invoke
 
 from harness.commands.consoles import consoles
 from harness.commands.report import material
@@ -75,7 +75,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {str(out): b"", **report_files(material(rows, out / "none.json"), out, rows)}
 
 
-@pytest.mark.parametrize("name", ["index.html", "README.md", "tables/mnist-scale.md", "tables/mnist-scale.csv"])
+@pytest.mark.parametrize(
+    "name", ["index.html", "README.md", "tables/mnist-scale-lite.md", "tables/mnist-scale-lite.csv"]
+)
 def test_nothing_invisible_is_in_the_report(files: dict[str, bytes], name: str) -> None:
     text = files[name].decode()
     assert "U+202E" in text
@@ -83,7 +85,7 @@ def test_nothing_invisible_is_in_the_report(files: dict[str, bytes], name: str) 
 
 
 def test_reasons_in_the_csv_are_no_formulas(files: dict[str, bytes]) -> None:
-    lines = list(csv.DictReader(io.StringIO(files["tables/mnist-scale.csv"].decode())))
+    lines = list(csv.DictReader(io.StringIO(files["tables/mnist-scale-lite.csv"].decode())))
     reasons = {line["reason"] for line in lines if line["method"] == "sesn-vector"}
     assert "'" + SHOWN in reasons
 
@@ -138,7 +140,7 @@ def test_colours_still_reach_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def test_reasons_in_the_store_do_nothing_to_the_terminal(
-    selftest: pytest.MonkeyPatch,  # noqa: F811
+    selftest: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     selftest.setenv("SELFTEST", cells({}))

@@ -64,7 +64,6 @@ MISBEHAVING = {
     "meta": "on the meta device, which holds no numbers",
     "mixed": "the module rejected images of shape (3, 1, 48, 48)",
     "transformer": "missing 1 required positional argument: 'tgt'",
-    "scripted": "TorchScript",
     "on_meta": "on the meta device, which holds no numbers",
     "sparse": "returns a tensor of layout torch.sparse_coo",
     "pair": "the module must return one tensor, got tuple",
@@ -134,8 +133,14 @@ def test_an_interrupt_has_its_own_status(name: str) -> None:
     assert ran.status == 130, ran
 
 
-PICTURED = ("no_channels", "no_scores", "exits", "sparse", "on_meta", "meta", "scripted", "nan")
+PICTURED = ("no_channels", "no_scores", "exits", "sparse", "on_meta", "meta", "nan")
 TOOLS = ("exits", "custom", "meta", "on_meta", "scripted", "sparse", "no_channels", "EvalRaises", "NoInit", "lines")
+
+
+def test_a_network_in_torchscript_is_measured() -> None:
+    ran = sesn("check", "odd.py:scripted", *SMALL.split(), "--tolerance", "1e9", "--json", "scripted.json")
+    assert ran.status == 0, ran
+    assert Path("scripted.json").exists()
 
 
 @pytest.mark.parametrize("name", names(*PICTURED))

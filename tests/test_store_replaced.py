@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_run_command import cells, invoke, selftest, started
+from test_run_command import cells, invoke, started
 from test_store import result, write
 
 from harness.commands.engines import Where
@@ -20,8 +20,6 @@ from harness.run.engines.work import Listener, Place, Task, carry_out
 from harness.store.lines import StoreError, StoreWarning, encode
 from harness.store.reading import finished, stored
 from harness.store.writing import Writer
-
-__all__ = ["selftest"]
 
 #: What happens to the folder of rows after some cells, by their number.
 Events = dict[int, Callable[[Path], None]]

@@ -13,7 +13,6 @@ from typing import Any, TextIO, cast
 import typer
 
 from harness.commands.endings import READER_GONE, Output, Stopped, abandon, stoppable
-from harness.files import os_error_words
 
 #: What stands for a mark on a terminal that does not have it.
 PLAIN = {
@@ -101,6 +100,8 @@ def _console(stream: TextIO, *, quiet: bool = False) -> Any:
 def _words(error: BaseException) -> str | None:
     """What went wrong, if it is bad usage or the machine's fault; None for what is a bug, and for a command's end."""
     if isinstance(error, OSError):
+        from harness.files import os_error_words
+
         return _one_line(os_error_words(error))
     if isinstance(error, ValueError | TypeError | OverflowError):
         return _one_line(error)

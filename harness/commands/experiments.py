@@ -173,7 +173,7 @@ def outcome(asked: Asked, where: Where, console: Console, errors: Console, *, qu
 
     try:
         done = campaign(asked, where, errors, quiet=quiet)
-    except Stopped:
+    except KeyboardInterrupt:  # Stopped is one
         with suppress(Stopped):
             errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
         raise

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from harness.files import advice, check_regular, check_writable, open_own
+from harness.files import advice, check_regular, check_writable, naming, open_own
 from harness.records import Result
 from harness.store.lines import StoreError, StoreWarning, digest_of, encode
 from harness.store.parsing import CUT, Contents, parse
@@ -47,7 +47,8 @@ class Writer:
         self._rows.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(self._rows)
         self._running = Running.here()
-        self.tell(())
+        with naming(self._rows / LOCK):
+            write_note(self._lock, self._running)
         return self
 
     def __exit__(
