@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import harness
 import sesn
-from sesn.probe import call
+from sesn.meter.reading import call
 
 _ON_META = "on the meta device, which holds no numbers"
 #: Where code lies that is not the user's: this project, and the standard library.

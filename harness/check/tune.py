@@ -21,10 +21,10 @@ from harness.check.kernels import Candidate, candidates, published_stl10
 from sesn import ScaleLift, SteerableBasis, rescale
 from sesn._checks import complaint, require, whole
 from sesn.basis import Profile, ProfilePairs
-from sesn.equivariance import compare, middle
-from sesn.probe import check_images, output_crop
-from sesn.receptive import receptive_field
-from sesn.reference import reference_error
+from sesn.meter.compare import compare, middle
+from sesn.meter.floor import reference_error
+from sesn.meter.reading import check_images, output_crop
+from sesn.meter.receptive import receptive_field
 
 #: Delta within this factor of the best, or within so many times the probe's floor, cannot be told from it.
 ALIKE, AT_FLOOR = 2.0, 3.0

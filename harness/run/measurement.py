@@ -14,7 +14,7 @@ from harness.machine import provenance
 from harness.run.sweep_networks import CopiedAlongScale
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
 from sesn.basis import ProfilePairs
-from sesn.resample import RESAMPLERS
+from sesn.meter.resample import RESAMPLERS
 
 STEP = math.sqrt(2)
 DOWNSCALES = (1.2, STEP, 2.0, 2 * STEP, 4.0)

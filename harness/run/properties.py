@@ -33,9 +33,9 @@ from harness.run.method_layers import (
     vector_angles,
 )
 from sesn import EquivarianceError, ScaleGrid, equivariance_error, rescale, translate
-from sesn.equivariance import compare
+from sesn.meter.compare import compare
+from sesn.meter.reading import call
 from sesn.models.recipes import known_recipe
-from sesn.probe import call
 
 #: Pixels along each side of the images.
 SIDE = 96

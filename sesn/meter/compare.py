@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import one_of, require
-from sesn.action import rescale
-from sesn.probe import (
+from sesn.meter.action import rescale
+from sesn.meter.floor import reference_error
+from sesn.meter.reading import (
     KINDS,
     SPATIAL,
     Kind,
@@ -34,8 +35,7 @@ from sesn.probe import (
     spoiled_along,
     unrelated_to,
 )
-from sesn.reference import reference_error
-from sesn.resample import ENDS, RESAMPLERS, Ends, Resampler
+from sesn.meter.resample import ENDS, RESAMPLERS, Ends, Resampler
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
 Action = Callable[[Tensor, float], Tensor]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import require
-from sesn.diagnosis import diagnose
-from sesn.equivariance import EquivarianceError, equivariance_error, middle
+from sesn.meter.compare import EquivarianceError, equivariance_error, middle
+from sesn.meter.diagnosis import diagnose
 
 #: What a module that is equivariant by construction reaches on a pixel grid, by what its output is. Pooling over space
 #: adds what enters and leaves at the border.

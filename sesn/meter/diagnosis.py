@@ -13,13 +13,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesn.action import rescale
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.conv import ScaleConv, ScaleLift
-from sesn.equivariance import EquivarianceError, compare, middle, resampler_ends
+from sesn.meter.action import rescale
+from sesn.meter.compare import EquivarianceError, compare, middle, resampler_ends
+from sesn.meter.reading import SPATIAL, Reading, RejectedError, call, output_grid, read
+from sesn.meter.resample import Ends, Resampler
 from sesn.pool import ScaleProjection
-from sesn.probe import SPATIAL, Reading, RejectedError, call, output_grid, read
-from sesn.resample import Ends, Resampler
 from sesn.scales import ScaleGrid
 
 #: A half-window below this many sigmas cuts off more than rounding for every order in use.

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, positive, require, whole
-from sesn.receptive import Receptive, spoilt_by, submodules
-from sesn.resample import resampled_size
+from sesn.meter.receptive import Receptive, spoilt_by, submodules
+from sesn.meter.resample import resampled_size
+from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
-from sesn.trail import Path, Trail
 
 Kind = Literal["auto", "field", "map", "scale", "invariant"]
 KINDS: tuple[Kind, ...] = ("auto", "field", "map", "scale", "invariant")

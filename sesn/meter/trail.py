@@ -19,7 +19,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from sesn.receptive import POINTWISE, Receptive, spoilt_by, window
+from sesn.meter.receptive import POINTWISE, Receptive, spoilt_by, window
 from sesn.scales import ScaleGrid
 
 #: Functions that look at other pixels. Pooling to a given size is left out: it makes scores of maps.
