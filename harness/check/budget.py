@@ -33,10 +33,10 @@ from harness.check.surgery import (
 )
 from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
 from sesn._checks import positive, require
-from sesn.meter.compare import middle, resampler_ends
+from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.reading import SPATIAL, Kind, automatic_crop, check_eval, check_images, seen_by, spoiled_channels
-from sesn.meter.resample import Ends, Resampler, resampled_size
+from sesn.meter.resample import Ends, Resampler, resampled_size, resampler_ends
 
 NOT_PRESENT = "not present"
 FIXED_BASIS = "a basis made by from_function cannot be sampled on another window or grid"

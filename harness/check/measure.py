@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from harness.statistics import Repetition, Summary, repeat_until, summarise
 from sesn import EquivarianceError, equivariance_error
 from sesn._checks import one_of, require
-from sesn.meter.compare import resampler_ends
 from sesn.meter.reading import KINDS, SPATIAL, Kind
-from sesn.meter.resample import Ends, Resampler
+from sesn.meter.resample import Ends, Resampler, resampler_ends
 from sesn.scales import ScaleGrid
 
 #: Images that go through the module at once.

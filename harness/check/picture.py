@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from harness.check.measure import DEFAULT_PROBE, Probe, Result
 from harness.drawing import STYLE
 from sesn import rescale
-from sesn.meter.compare import middle, resampler_ends
+from sesn.meter.compare import middle
 from sesn.meter.reading import SPATIAL, call
+from sesn.meter.resample import resampler_ends
 
 COLUMNS = ("image $f$", r"$L_s\,Φ(f)$", r"$Φ(L_s f)$", "difference")
 #: Okabe and Ito's blue and vermilion, and black: told apart by colour-blind readers.

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from harness.check.target import odd_output
 from sesn import ScaleGrid, rescale
-from sesn.meter.compare import compare, middle, resampler_ends
+from sesn.meter.compare import compare, middle
 from sesn.meter.floor import reference_error
 from sesn.meter.reading import SPATIAL, call, check_eval, check_images, output_crop, output_kind, quarter_side
 from sesn.meter.receptive import Receptive, receptive_field, spoilt_by
-from sesn.meter.resample import Ends, Resampler
+from sesn.meter.resample import Ends, Resampler, resampler_ends
 
 #: The row of the whole module.
 WHOLE = "(output)"

@@ -22,11 +22,11 @@ from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context
 from harness.run.sweep_networks import COLOURS, calibrate, deep_network, interscale_network
 from sesn import EquivarianceError, ScaleGrid, rescale
-from sesn.meter.compare import compare, resampler_ends
+from sesn.meter.compare import compare
 from sesn.meter.floor import reference_error
 from sesn.meter.reading import call, output_crop, output_kind, quarter_side, spoiled_channels
 from sesn.meter.receptive import receptive_field
-from sesn.meter.resample import Resampler, resampled_size
+from sesn.meter.resample import Resampler, resampled_size, resampler_ends
 
 #: All cells of a sweep see the same images; a cell's seed draws its weights.
 IMAGE_SEED = 0

@@ -70,9 +70,9 @@ class Reading:
         return self.path.coarsest if self.path is not None else (1, 0)
 
 
-def read(module: nn.Module, images: Tensor) -> Reading:
-    """Call the module and follow the images through it."""
-    trail = Trail()
+def read(module: nn.Module, images: Tensor, after: Reading | None = None) -> Reading:
+    """Call the module and follow the images through it; where `after` made them, from the images that it was given."""
+    trail = Trail() if after is None else Trail(after.path or Path().hiding(*_LOST), after.side)
     output = call(module, images, trail)
     return Reading(output, trail.side, trail.end)
 

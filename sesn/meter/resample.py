@@ -36,6 +36,16 @@ RESAMPLERS: tuple[Resampler, ...] = ("lanczos3", "fourier", "bicubic", "legacy")
 ENDS: tuple[Ends, ...] = ("zeros", "inside", "circular")
 
 
+def resampler_ends(resampler: Resampler, ends: Ends | Literal["auto"]) -> Ends:
+    """What lies past the border: the Fourier resampler is periodic, the others meet zeros unless told otherwise."""
+    one_of("resampler", resampler, RESAMPLERS)
+    if one_of("ends", ends, ("auto", *ENDS)) != "auto":
+        periodic = resampler == "fourier" and ends == "inside"
+        require(not periodic, "ends", ends, "circular with the fourier resampler, which is periodic", "or use lanczos3")
+        return ends  # type: ignore[return-value]
+    return "circular" if resampler == "fourier" else "zeros"
+
+
 def resampled_size(size: int, factor: float) -> int:
     """M = round(N s)."""
     return round(size * factor)

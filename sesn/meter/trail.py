@@ -110,12 +110,13 @@ class Trail:
     """What a forward pass went through.
 
     Attributes:
-        side: of the images.
+        side: of the images, or of those that `start` says how these came about from.
         end: how the output came about; None if it does not come from the images, or nobody saw how.
     """
 
-    def __init__(self) -> None:
-        self.side = 1
+    def __init__(self, start: Path | None = None, side: int | None = None) -> None:
+        self.side = side or 0
+        self._start = start or Path()
         self.end: Path | None = None
         self._paths: MutableMapping[Tensor, Path] = WeakTensorKeyDictionary()
         self._entered: list[nn.Module] = []
@@ -126,8 +127,8 @@ class Trail:
     @contextmanager
     def following(self, module: nn.Module, images: Tensor) -> Iterator[None]:
         """See what happens to these images, which must be those that the module is given."""
-        self.side = _side(images)
-        self._paths[images] = Path()
+        self.side = self.side or _side(images)
+        self._paths[images] = self._start
         self._owned = {id(p) for m in module.modules() if _is_pointwise(m) for p in m.parameters(recurse=False)}
         thread = threading.get_ident()
 
