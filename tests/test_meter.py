@@ -99,8 +99,8 @@ class Halves:
     def __call__(self, output: Tensor, factor: float) -> Tensor:
         return rescale(output, factor) * 2
 
-    def partnered(self, moved: Tensor, direct: Tensor) -> Tensor:
-        return torch.arange(moved.shape[-1]) < moved.shape[-1] // 2
+    def partnered(self, output: Tensor, direct: Tensor, factor: float) -> Tensor:
+        return torch.arange(direct.shape[-1]) < output.shape[-1] * factor / 2
 
 
 def test_an_action_may_say_what_can_be_compared() -> None:

@@ -83,7 +83,7 @@ class Meter:
         grid: the output's scales; by default the module's `grid`, or that of the submodule that made the output.
         spoiled: scale channels at the large end that interscale layers fill with zeros; by default counted.
         action: how L_s acts on an output that is none of these: action(output, factor) -> output. If it has a method
-            `partnered(moved, direct)`, a mask of the positions that can be compared, `valid` is over those alone.
+            `partnered(output, direct, factor)`, a mask of what can be compared, `valid` is over that alone.
 
     Raises:
         ValueError: the resampler, the ends or the kind is unknown, or an action is given with a grid.
@@ -260,7 +260,7 @@ class Meter:
         partnered = getattr(self.action, "partnered", None)
         if partnered is None:
             return whole
-        mask = partnered(moved, direct)
+        mask = partnered(found.original.output, direct, found.factor)
         return replace(compare(moved * mask, direct * mask, *reading, others), all=whole.all, meter=self)
 
     def _moved(
