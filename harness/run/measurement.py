@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from harness.data.photographs import NAME, photographs
 from harness.machine import provenance
 from harness.run.sweep_networks import CopiedAlongScale
-from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
+from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
 from sesn.basis import ProfilePairs
 from sesn.meter.resample import RESAMPLERS
 
@@ -97,10 +98,9 @@ def misregistration(images: Tensor) -> list[dict[str, Any]]:
     """What a grid that is off by a fraction of a pixel adds: the identity, its output moved."""
     rows = []
     for offset in OFFSETS:
-        moved, direct = rescale(images, 1 / STEP, offset=offset), rescale(images, 1 / STEP)
-        inside = (slice(None), slice(None), slice(12, -12), slice(12, -12))
-        difference = (moved - direct)[inside].square().flatten(1).sum(1)
-        rows.append(_row("registration", "Δ", offset, difference / moved[inside].square().flatten(1).sum(1)))
+        shifted = Meter(action=partial(rescale, offset=offset), kind="map", crop=12)
+        error = shifted.measure(nn.Identity(), images, 1 / STEP, context=False, repeat=False)
+        rows.append(_row("registration", "Δ", offset, error.valid))
     return rows
 
 
