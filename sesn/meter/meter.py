@@ -34,8 +34,8 @@ from sesn.meter.reading import (
     spoiled_along,
     unrelated_to,
 )
-from sesn.meter.receptive import Receptive
 from sesn.meter.resample import Ends, Resampler, resampled_size, resampler_ends
+from sesn.meter.stages import Recorded, Recorder, Stage, matched
 from sesn.scales import ScaleGrid
 
 Action = Callable[[Tensor, float], Tensor]
@@ -224,6 +224,41 @@ class Meter:
                 error = self.error(self._moved(before, exact, small, original, direct, factor), context=False)
             yield error
 
+    def inside(self, module: nn.Module, images: Tensor, factor: float) -> list[Stage]:
+        """Delta after every call of every submodule, in call order; without floor and repetition.
+
+        Args:
+            module: any module in eval mode that takes images.
+            images: f [b, c, h, w].
+            factor: s > 0.
+
+        Outputs are read by their rank, with the scales of the layers they come from; the meter's `grid` is for those
+        that no layer with a `grid` was called before.
+        """
+        check_images(images, factor)
+        check_eval(module)
+        with torch.no_grad():
+            exact = images.to(torch.float64)
+            small = self.move(exact, factor)
+            original, direct = (Recorder.of(module, x, self.grid) for x in (exact, small))
+            return [self._stage(one, other, exact, small, factor) for one, other in matched(original, direct)]
+
+    def _stage(self, one: Recorded, other: Recorded | None, images: Tensor, small: Tensor, factor: float) -> Stage:
+        """Compare one call in the two branches, or say why it cannot be done."""
+        if other is None:
+            return replace(one.stage, note="not called for the rescaled images")
+        if one.reading is None or other.reading is None:
+            return replace(one.stage, note=one.stage.note or other.stage.note)
+        meter = replace(self, grid=one.grid, kind="auto")
+        try:
+            found = meter._moved(one.stage.module, images, small, one.reading, other.reading.output, factor)
+            if found.moved.shape == found.direct.shape:
+                return replace(one.stage, error=meter.error(found, context=False))
+            sizes = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
+            return replace(one.stage, note="its size does not follow the image's: {}, {} expected".format(*sizes))
+        except ValueError as problem:
+            return replace(one.stage, note=str(problem))
+
     def floor(self, images: Tensor, factor: Element, crop: int) -> Tensor:
         """What the meter itself contributes: Delta of a well sampled reference lift on each image.
 
@@ -237,15 +272,12 @@ class Meter:
         past = resampler_ends(self.resampler, self.ends)
         return reference_error(exact, scale, self.resampler, past, min(crop, quarter))
 
-    def error(
-        self, found: Branches, *, seen: Receptive | None = None, context: bool = True, apart: bool = False
-    ) -> EquivarianceError:
-        """Compare two branches that were run; `seen` says how far the output looks, by default it is found out."""
+    def error(self, found: Branches, *, context: bool = True, apart: bool = False) -> EquivarianceError:
+        """Compare two branches that were run; `context` and `apart` as in `measure`."""
         spatial = found.kind in SPATIAL or (self.action is not None and self.crop != "auto" and found.direct.dim() >= 4)
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
-        if seen is None:
-            asked = spatial and self.crop == "auto"
-            seen = receptive_field_of(found.module, found.images, found.original) if asked else found.original.seen
+        asked = spatial and self.crop == "auto"
+        seen = receptive_field_of(found.module, found.images, found.original) if asked else found.original.seen
         cut = output_crop(self.crop, seen, found.factor, found.direct) if spatial else 0
         floor, others = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), None
         if context:

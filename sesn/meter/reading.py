@@ -32,6 +32,7 @@ _LOST = ("something that hides how the output comes from the images",)
 _SLOPE = 8
 #: Two answers to the same images whose Delta exceeds this, and the rounding of the module's dtype, are different.
 _SAME = torch.finfo(torch.float32).eps
+ON_META = "on the meta device, which holds no numbers"
 #: The fewest pixels a rescaled side may have.
 FEWEST_PIXELS = 3
 #: The most pixels that a rescaled side may have: more is a slip of the pen, and would fill the memory.
@@ -189,6 +190,17 @@ def _checked(output: Any, images: Tensor) -> Tensor:
             f"the module returned NaN or infinity for images of shape {tuple(images.shape)}; no Delta can be taken"
         )
     return output.to(torch.float64, copy=True)  # it may use the tensor again
+
+
+def odd_output(output: Any) -> str:
+    """Why there are no numbers to measure in an output; an empty text if there are."""
+    if not isinstance(output, Tensor):
+        return ""
+    if output.layout != torch.strided:
+        return f"it returns a tensor of layout {output.layout}; return output.to_dense()"
+    if output.is_meta:
+        return f"it returns a tensor {ON_META}"
+    return "" if output.numel() else f"it returns a tensor of shape {tuple(output.shape)}, which holds no numbers"
 
 
 def output_kind(kind: Kind, output: Tensor) -> Kind:

@@ -53,6 +53,10 @@ class Path:
         """Followed by something that a layer may hide behind."""
         return replace(self, unread=self.unread | {what}, hidden=self.hidden | {what})
 
+    def as_known(self) -> Path:
+        """As if what it went through and could not be read looked at one pixel."""
+        return replace(self, unread=frozenset(), hidden=frozenset())
+
     def through(self, layer: nn.Module, made: Tensor, side: int) -> Path:
         """Followed by a layer that says how far it looks, on images of this side."""
         seen = self.seen.then(*(window(layer) or POINTWISE))
@@ -151,7 +155,11 @@ class Trail:
 
     def end_at(self, output: Any) -> None:
         """The module has returned this."""
-        self.end = self._paths.get(output) if isinstance(output, Tensor) else None
+        self.end = self.path_to(output) if isinstance(output, Tensor) else None
+
+    def path_to(self, tensor: Tensor) -> Path | None:
+        """How a tensor came about; None if it does not come from the images, or nobody saw how."""
+        return self._paths.get(tensor)
 
     def _enter(self, layer: nn.Module) -> None:
         self._within = [*self._within, layer] if self._reading else [layer]
