@@ -22,6 +22,7 @@ from sesn.meter.reading import (
     SPATIAL,
     Kind,
     Reading,
+    automatic_crop,
     call,
     check_eval,
     check_images,
@@ -31,6 +32,7 @@ from sesn.meter.reading import (
     output_kind,
     read,
     receptive_field_of,
+    seen_by,
     spoiled_along,
     unrelated_to,
 )
@@ -258,6 +260,12 @@ class Meter:
             return replace(one.stage, note="its size does not follow the image's: {}, {} expected".format(*sizes))
         except ValueError as problem:
             return replace(one.stage, note=str(problem))
+
+    def crop_for(self, module: nn.Module, images: Tensor, factor: float) -> int:
+        """The automatic crop of a module, as a number that can be given for others that look less far."""
+        seen = seen_by(module, images)
+        sides = [resampled_size(side, factor) for side in images.shape[-2:]]
+        return automatic_crop(seen, factor, most=int(min(sides) / seen.stride / 4))
 
     def floor(self, images: Tensor, factor: Element, crop: int) -> Tensor:
         """What the meter itself contributes: Delta of a well sampled reference lift on each image.

@@ -81,10 +81,23 @@ def read(module: nn.Module, images: Tensor, after: Reading | None = None) -> Rea
 def seen_by(module: nn.Module, images: Tensor) -> Receptive:
     """How far a module looks, from running it on one of the images, or on all if it takes no other number."""
     with torch.no_grad():
-        try:
-            return receptive_field_of(module, images[:1], read(module, images[:1]))
-        except RejectedError:
-            return receptive_field_of(module, images, read(module, images))
+        return receptive_field_of(module, *_read_few(module, images))
+
+
+def spoiled_by(module: nn.Module, images: Tensor) -> int:
+    """Scale channels that a module spoils, counted along the images' way; where it hides that, over its layers."""
+    with torch.no_grad():
+        path = _read_few(module, images)[1].path
+    if path is None or path.hidden:
+        return sum(map(spoilt_by, submodules(module)))
+    return path.spoiled
+
+
+def _read_few(module: nn.Module, images: Tensor) -> tuple[Tensor, Reading]:
+    try:
+        return images[:1], read(module, images[:1])
+    except RejectedError:
+        return images, read(module, images)
 
 
 def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> Receptive:
@@ -258,11 +271,6 @@ def _module_grid(module: nn.Module, path: Path | None) -> ScaleGrid | None:
             "that its scale axis has"
         )
     return made[0] if made and made[0] in every else None
-
-
-def spoiled_channels(module: nn.Module, spoiled: int | None) -> int:
-    """Scale channels at the large end that a module's interscale layers, run one after the other, fill with zeros."""
-    return sum(map(spoilt_by, submodules(module))) if spoiled is None else whole("spoiled", spoiled, 0)
 
 
 def spoiled_along(path: Path | None, spoiled: int | None) -> int:
