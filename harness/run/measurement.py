@@ -52,13 +52,12 @@ def _row(panel: str, series: str, x: float, values: Tensor, draws: int = 1) -> d
 
 
 def resamplers(images: Tensor) -> list[dict[str, Any]]:
-    """The probe's own floor, by resampler and downscale."""
+    """The meter's own floor, by resampler and downscale."""
     rows = []
     for resampler in RESAMPLERS:
         for downscale in DOWNSCALES:
-            quarter = int(images.shape[-1] / downscale) // 4
-            error = equivariance_error(nn.Identity(), images, 1 / downscale, resampler=resampler, crop=quarter)
-            rows.append(_row("resampler", resampler, downscale, error.floor))
+            floor = Meter(resampler).floor(images, 1 / downscale, int(images.shape[-1] / downscale) // 4)
+            rows.append(_row("resampler", resampler, downscale, floor))
     return rows
 
 
