@@ -53,6 +53,14 @@ STAGES = frozenset(LAYERS[-2])
 #: The stages that read datasets or make synthetic images. No other stage imports a stage.
 STAGE_IMPORTS = frozenset((stage, "harness.data") for stage in ("harness.run", "harness.check", "harness.strategies"))
 
+#: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
+ASSEMBLING = frozenset(
+    {"compare", "reference_error", "output_crop", "output_grid", "output_kind", "automatic_crop", "quarter_side"}
+    | {"receptive_field", "receptive_field_of", "spoiled_along", "read", "_cut", "_sums", "_ratio"}
+)
+#: Who may rescale all the same, which is not measuring: one makes images, the others say how an output moves.
+MAY_RESCALE = frozenset({"harness.data.image_sets", "harness.run.properties", "harness.run.measurement"})
+
 #: What `pip install sesn` brings. Everything else (pandas, matplotlib, ...) belongs to the harness.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})
 #: Those that draw, and the style they share.
@@ -88,6 +96,8 @@ def breaches(module: str, path: Path, modules: frozenset[str]) -> Iterator[tuple
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if is_print(node) and home.startswith("sesn"):
             yield node.lineno, f"{module} prints: the library returns values, its callers print"
+        for name in assembling(node, module, package_of(module, path)):
+            yield node.lineno, f"{module} imports {name}: only the meter assembles Delta; ask a sesn.Meter"
         for target in imported(node, package_of(module, path), modules):
             facade = module == "sesn" and placed(target) == METER
             if not facade and (reason := forbidden(home, target)):
@@ -122,6 +132,18 @@ def forbidden_outside(home: str, top: str) -> str | None:
     if top == "matplotlib" and home not in MAY_DRAW:
         return f"only {' and '.join(sorted(MAY_DRAW))} draw"
     return None
+
+
+def assembling(node: ast.AST, module: str, package: str) -> Iterator[str]:
+    """The names of the library that one statement imports and that only the meter may use."""
+    if not isinstance(node, ast.ImportFrom) or module.startswith("sesn"):  # the library's layers may import none of it
+        return
+    base = absolute(node, package)
+    refused = ASSEMBLING if module in MAY_RESCALE else ASSEMBLING | {"rescale", "rescale_field", "resampling_matrix"}
+    if base == "sesn" or placed(base) == METER:
+        yield from (alias.name for alias in node.names if alias.name in refused)
+    if base == METER:  # a module of it, whose names would be out of sight
+        yield from (alias.name for alias in node.names if alias.name not in refused)
 
 
 def package_of(module: str, path: Path) -> str:
