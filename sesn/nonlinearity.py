@@ -11,7 +11,7 @@ from sesn._memo import Memo
 from sesn._recording import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, Line, along_both, bands, whole
-from sesn.resample import trigonometric_matrix
+from sesn.algorithms.trigonometric import trigonometric_matrix
 
 #: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.
 _RADIUS = 12

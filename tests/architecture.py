@@ -1,8 +1,10 @@
 """The direction of dependencies, checked from the source text: `python tests/architecture.py [root]`.
 
     sesn layers <- sesn.baselines <- sesn.models <- harness.methods, records <- stages <- harness.cli
+    sesn layers <- sesn.meter <- harness
 
-A module may import its own layer and those before it; a stage may not import another stage.
+A module may import its own layer and those before it; a stage may not import another stage. What is measured does not
+import what measures: of the library only `sesn/__init__.py`, which re-exports, imports the meter.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+METER = "sesn.meter"
 #: Each layer's modules, the lowest first. A package stands for what is in it unless a longer name is listed.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("sesn",),
+    (METER,),
     ("sesn.baselines",),
     ("sesn.models",),
     (
@@ -48,6 +52,14 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])
 #: The stages that read datasets or make synthetic images. No other stage imports a stage.
 STAGE_IMPORTS = frozenset((stage, "harness.data") for stage in ("harness.run", "harness.check", "harness.strategies"))
+
+#: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
+ASSEMBLING = frozenset(
+    {"compare", "reference_error", "output_crop", "output_grid", "output_kind", "automatic_crop", "quarter_side"}
+    | {"receptive_field", "receptive_field_of", "spoiled_along", "read", "_cut", "_sums", "_ratio"}
+)
+#: Who may rescale all the same, which is not measuring: one makes images, the others say how an output moves.
+MAY_RESCALE = frozenset({"harness.data.image_sets", "harness.run.properties", "harness.run.measurement"})
 
 #: What `pip install sesn` brings. Everything else (pandas, matplotlib, ...) belongs to the harness.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})
@@ -84,14 +96,17 @@ def breaches(module: str, path: Path, modules: frozenset[str]) -> Iterator[tuple
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if is_print(node) and home.startswith("sesn"):
             yield node.lineno, f"{module} prints: the library returns values, its callers print"
+        for name in assembling(node, module, package_of(module, path)):
+            yield node.lineno, f"{module} imports {name}: only the meter assembles Delta; ask a sesn.Meter"
         for target in imported(node, package_of(module, path), modules):
-            if reason := forbidden(home, target):
+            facade = module == "sesn" and placed(target) == METER
+            if not facade and (reason := forbidden(home, target)):
                 yield node.lineno, f"{module} imports {target}: {reason}"
 
 
 def placed(module: str) -> str:
     """The longest name in LAYERS that the module is, or lies in: sesn.models.wrn -> sesn.models."""
-    while module not in RANK:
+    while module and module not in RANK:
         module = module.rpartition(".")[0]
     return module
 
@@ -102,6 +117,8 @@ def forbidden(home: str, target: str) -> str | None:
     if top not in RANK:
         return forbidden_outside(home, top)
     goal = placed(target)
+    if goal == METER != home and home.startswith("sesn"):
+        return "the meter stands above all that it measures"
     if RANK[goal] > RANK[home]:
         return f"{goal} stands above {home}"
     if goal != home and {goal, home} <= STAGES and (home, goal) not in STAGE_IMPORTS:
@@ -115,6 +132,18 @@ def forbidden_outside(home: str, top: str) -> str | None:
     if top == "matplotlib" and home not in MAY_DRAW:
         return f"only {' and '.join(sorted(MAY_DRAW))} draw"
     return None
+
+
+def assembling(node: ast.AST, module: str, package: str) -> Iterator[str]:
+    """The names of the library that one statement imports and that only the meter may use."""
+    if not isinstance(node, ast.ImportFrom) or module.startswith("sesn"):  # the library's layers may import none of it
+        return
+    base = absolute(node, package)
+    refused = ASSEMBLING if module in MAY_RESCALE else ASSEMBLING | {"rescale", "rescale_field", "resampling_matrix"}
+    if base == "sesn" or placed(base) == METER:
+        yield from (alias.name for alias in node.names if alias.name in refused)
+    if base == METER:  # a module of it, whose names would be out of sight
+        yield from (alias.name for alias in node.names if alias.name not in refused)
 
 
 def package_of(module: str, path: Path) -> str:

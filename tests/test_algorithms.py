@@ -15,7 +15,7 @@ from hypothesis import given
 import sesn.conv
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn.algorithms import Axis, banded, separable
-from sesn.resample import resampler_line
+from sesn.meter.resample import resampler_line
 
 ALGORITHMS = ["dense", "separable", "spectral", "auto"]
 

@@ -243,3 +243,22 @@ def test_waterfall_is_drawn_the_same_twice(tmp_path: Path) -> None:
 
 def test_waterfall_of_nothing_can_be_drawn(tmp_path: Path) -> None:
     save(draw_budget(error_budget(nn.Identity(), photographs(1), 1 / STEP)), tmp_path, "nothing")
+
+
+class Parallel(nn.Module):
+    """Two interscale layers beside each other: each spoils one channel, and so does their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lift = ScaleLift(3, 2, WIDE)
+        self.one, self.other = (ScaleConv(2, 2, WIDE, interscale=2) for _ in range(2))
+
+    def forward(self, image: Tensor) -> Tensor:
+        field = self.lift(image)
+        return self.one(field) + self.other(field)
+
+
+def test_parallel_branches_spoil_no_more_than_one_of_them() -> None:
+    torch.manual_seed(0)
+    budget = error_budget(Parallel().eval(), photographs(1), 1 / STEP)
+    assert "1 spoilt channel(s) left out" in [step.change for step in budget.steps]

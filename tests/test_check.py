@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from harness.check.arguments import parse_crop, parse_downscales, parse_grid, parse_input
-from harness.check.measure import Probe, Result, measure_batches
+from harness.check.measure import Result, measure_batches
 from harness.check.picture import view
 from harness.check.target import load_factory
 from harness.cli import app
 from harness.data.image_sets import image_set
-from sesn import ScaleGrid, assert_equivariant, diagnose, equivariance_error
+from sesn import Meter, ScaleGrid, assert_equivariant, diagnose, equivariance_error
 
 Check = Callable[..., Any]
 TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)
@@ -192,8 +192,8 @@ def test_what_differs_from_the_default_is_said(check: Check) -> None:
 def test_the_picture_shows_what_was_measured(ends: Any, crop: int) -> None:
     module, (images, _) = nn.Conv2d(1, 1, 7, padding=3, bias=False).eval(), image_set("1/f", 1, 32, 32, 3)
     nn.init.ones_(module.weight)
-    probe = Probe(ends=ends, crop=crop)
-    shown = view(module, images, Result(2.0, (measure_batches(module, images, 1 / 2, probe),)), probe)
+    meter = Meter(ends=ends, crop=crop)
+    shown = view(module, images, Result(2.0, (measure_batches(module, images, 1 / 2, meter),)))
     inside = slice(crop, 16 - crop), slice(crop, 16 - crop)
     difference = (shown.moved - shown.direct)[inside].square().sum()
     assert float(difference / shown.moved[inside].square().sum()) == pytest.approx(shown.delta, rel=1e-6)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import sesn
 from harness.strategies import SEEDS, bases, images, networks, random_conv, random_images, random_lift, scale_grids
 from sesn import ScaleGrid, basis_a, equivariance_error, rescale
-from sesn.resample import RESAMPLERS
+from sesn.meter.resample import RESAMPLERS
 
 SQRT_HALF = 0.5**0.5
 

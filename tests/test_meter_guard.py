@@ -12,7 +12,7 @@ from torch import nn
 
 from harness.data.spectra import random_images
 from sesn import assert_equivariant
-from sesn.equivariance import HARDLY, within
+from sesn.meter.compare import HARDLY, within
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 #: Over seven powers of ten, with their ends, where rules change.

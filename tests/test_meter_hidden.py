@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from harness.data.spectra import random_images
 from sesn import ScaleConv, equivariance_error
-from sesn.probe import seen_by
+from sesn.meter.reading import seen_by
 
 
 class Listed(nn.Module):

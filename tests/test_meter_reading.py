@@ -22,7 +22,7 @@ from sesn import (
     diagnose,
     equivariance_error,
 )
-from sesn.probe import seen_by
+from sesn.meter.reading import seen_by
 
 # --- scores with axes of one pixel
 

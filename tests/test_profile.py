@@ -148,3 +148,26 @@ def test_table_names_the_layer() -> None:
     table = profile_table(layer_profile(network(FlipScales()), pictures(), 1 / STEP))
     assert "grows most at 2 (FlipScales)" in str(table.caption)
     assert table.row_count == 5
+
+
+class Parallel(nn.Module):
+    """Two interscale layers beside each other: each spoils one channel, and so does their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lift = ScaleLift(3, 2, BASIS)
+        self.one, self.other = (ScaleConv(2, 2, BASIS, interscale=2) for _ in range(2))
+
+    def forward(self, image: Tensor) -> Tensor:
+        field = self.lift(image)
+        return self.one(field) + self.other(field)
+
+
+def test_parallel_branches_spoil_no_more_than_one_of_them() -> None:
+    torch.manual_seed(0)
+    net = Parallel().double().eval()
+    rows = layer_profile(net, pictures(), 1 / STEP)
+    whole = equivariance_error(net, pictures(), 1 / STEP)
+    assert rows[-1].note == ""
+    assert torch.tensor(rows[-1].values, dtype=torch.float64).allclose(whole.valid, rtol=1e-9, atol=0)
+    assert [row.crop for row in rows[1:]] == [whole.crop] * 3

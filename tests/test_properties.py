@@ -56,7 +56,7 @@ from harness.run.properties import (
 from harness.strategies import scale_grids
 from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.baselines import SEVFLift, sevf_angles, sevf_scales
-from sesn.equivariance import middle
+from sesn.meter.compare import middle
 
 # The families and what is compared
 

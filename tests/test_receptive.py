@@ -17,8 +17,8 @@ from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
 from harness.strategies import lifts
 from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, diagnose, equivariance_error
 from sesn.baselines import SEVFLift, SIConv, VectorMaxPool
-from sesn.probe import read, seen_by
-from sesn.receptive import Receptive, receptive_field
+from sesn.meter.reading import read, seen_by
+from sesn.meter.receptive import Receptive, receptive_field
 
 IMAGE = (1, 1, 97, 97)
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from harness.strategies import factors, images, integer_factors, pictures, random_images
 from sesn import resampling_matrix, rescale, translate
-from sesn.resample import ENDS, RESAMPLERS, resampler_line
+from sesn.meter.resample import ENDS, RESAMPLERS, resampler_line
 
 REACH = {"lanczos3": 3, "bicubic": 2, "legacy": 2}
 LOCAL = st.sampled_from(sorted(REACH))

@@ -16,18 +16,15 @@ from harness.run import equivariance
 from harness.run.context import Context
 from harness.run.equivariance import (
     KEPT,
-    Probe,
     delta_depth,
     delta_downscale,
     delta_interscale,
     downscales_of,
-    errors_by_depth,
-    errors_by_factor,
     measurements,
     swept,
 )
 from harness.run.sweep_networks import Layer, calibrate, deep_network, interscale_network, kernels
-from sesn import equivariance_error
+from sesn import Meter, equivariance_error
 
 SIDE = 48
 RUNS = {"delta-depth": delta_depth, "delta-downscale": delta_downscale, "delta-interscale": delta_interscale}
@@ -69,7 +66,7 @@ def test_one_pass_gives_the_error_of_every_truncated_network(
     network = deep_network(cell.settings, seed=3, layers=4)
     calibrate(network, images.float())
     factor = 1 / float(cell.settings["step"])
-    points = swept(lambda f: errors_by_depth(network, f, factor, Probe(crop=crop)), images, chunk=5)
+    points = swept(lambda f: Meter(crop=crop).along(network, f, factor), images, chunk=5)
     for depth in (1, 2, 4):
         expected = equivariance_error(network[:depth], images, factor, crop=crop)  # type: ignore[arg-type]
         (found,) = points[depth - 1]
@@ -83,7 +80,7 @@ def test_one_lift_gives_the_error_at_every_factor(images: Tensor, window: str) -
     cell = cell_of("delta-downscale", window, "relu")
     network = deep_network(cell.settings, seed=3, layers=1)
     factors = [1 / downscale for downscale in (2.0, 8.0)]
-    points = swept(lambda f: errors_by_factor(network, f, factors, Probe()), images, chunk=5)
+    points = swept(lambda f: Meter().sweep(network, f, factors, context=False), images, chunk=5)
     for factor, (found,) in zip(factors, points, strict=True):
         expected = equivariance_error(network, images, factor)
         torch.testing.assert_close(found.valid, expected.valid)
@@ -96,7 +93,7 @@ def test_an_interscale_layer_has_the_error_of_the_meter(images: Tensor, extent: 
     cell = cell_of("delta-interscale", "wide", "linear", extent=extent)
     network = interscale_network(cell.settings, seed=1)
     factor = 1 / float(cell.settings["step"])
-    ((found,),) = swept(lambda f: errors_by_factor(network, f, [factor], Probe()), images, chunk=5)
+    ((found,),) = swept(lambda f: Meter().sweep(network, f, [factor], context=False), images, chunk=5)
     expected = equivariance_error(network, images, factor)
     torch.testing.assert_close(found.valid, expected.valid, equal_nan=True)
     torch.testing.assert_close(found.all, expected.all)
@@ -109,7 +106,7 @@ def test_values_do_not_depend_on_the_chunks(images: Tensor) -> None:
     factor = 1 / float(cell.settings["step"])
     columns = []
     for chunk in (1, 2, 5):
-        points = swept(lambda f: errors_by_depth(network, f, factor, Probe(crop=0)), images, chunk)
+        points = swept(lambda f: Meter(crop=0).along(network, f, factor), images, chunk)
         columns.append([m.values for errors in points for m in measurements(errors, {}, tuple(KEPT))])
     for column in columns[1:]:
         for got, expected in zip(column, columns[0], strict=True):
@@ -200,7 +197,7 @@ def test_an_ordinary_network_fails_in_the_same_machinery(images: Tensor) -> None
     plain = nn.Sequential(
         *(Layer(nn.Conv2d(width, 3, 7, padding=3, bias=False), nn.ReLU()) for width in (3, 3, 3))
     ).eval()
-    points = swept(lambda f: errors_by_depth(plain, f, 68 / 96, Probe(crop=0)), images, chunk=5)
+    points = swept(lambda f: Meter(crop=0).along(plain, f, 68 / 96), images, chunk=5)
     wide = delta("delta-depth", "wide", "relu", layers=3)
     assert float(points[-1][0].valid.median()) > max(0.1, 100 * wide)
 

@@ -20,7 +20,7 @@ from harness.cli import app
 from harness.data.image_sets import image_set
 from harness.drawing import save
 from sesn import ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b, equivariance_error
-from sesn.equivariance import middle
+from sesn.meter.compare import middle
 
 
 def grey(count: int, seed: int = 0) -> Tensor:

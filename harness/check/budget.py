@@ -31,12 +31,12 @@ from harness.check.surgery import (
     unstrided,
     widened,
 )
-from sesn import ScaleGrid, ScaleProjection, equivariance_error, rescale
+from sesn import Meter, ScaleGrid, ScaleProjection
 from sesn._checks import positive, require
-from sesn.diagnosis import normalises_input, ordinary_convolutions
-from sesn.equivariance import middle, resampler_ends
-from sesn.probe import SPATIAL, Kind, automatic_crop, check_eval, check_images, seen_by, spoiled_channels
-from sesn.resample import Ends, Resampler, resampled_size
+from sesn.meter.compare import middle
+from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
+from sesn.meter.reading import SPATIAL, Kind, check_eval, check_images, seen_by, spoiled_by
+from sesn.meter.resample import Ends, Resampler, resampler_ends
 
 NOT_PRESENT = "not present"
 FIXED_BASIS = "a basis made by from_function cannot be sampled on another window or grid"
@@ -97,27 +97,21 @@ class _State:
     module: nn.Module
     images: Tensor
     factor: float
-    grid: ScaleGrid | None
-    kind: Kind
-    spoiled: int
-    resampler: Resampler
-    ends: Ends
-    crop: int | Literal["auto"]
+    meter: Meter
     truncated: bool
+
+    @property
+    def spoiled(self) -> int:
+        """Scale channels that interscale layers of the module as it was given spoil."""
+        return self.meter.spoiled or 0
+
+    def measuring(self, **changes: Any) -> _State:
+        """The same, measured otherwise."""
+        return replace(self, meter=replace(self.meter, **changes))
 
     def measure(self) -> tuple[float, float, Kind]:
         """The median Delta, the median floor, and how the output was read."""
-        error = equivariance_error(
-            aware(self.module, self.images.shape[-1]),
-            self.images,
-            self.factor,
-            grid=self.grid,
-            kind=self.kind,
-            spoiled=self.spoiled,
-            resampler=self.resampler,
-            crop=self.crop,
-            ends=self.ends,
-        )
+        error = self.meter.measure(aware(self.module, self.images.shape[-1]), self.images, self.factor)
         delta = error.all if self.truncated else error.valid
         if bool(delta.isnan().all()):
             if bool((error.energy == 0).all()):
@@ -156,11 +150,11 @@ def error_budget(
     check_images(images, factor)
     check_eval(module)
     own = grid if grid is not None else getattr(module, "grid", None)
-    margin = spoiled_channels(module, spoiled)
-    past = resampler_ends(resampler, ends)
-    state = _State(module, images, factor, own, kind, margin, resampler, past, crop, truncated)
+    margin = spoiled_by(module, images) if spoiled is None else spoiled
+    meter = Meter(resampler, resampler_ends(resampler, ends), crop, kind, own, margin)
+    state = _State(module, images, factor, meter, truncated)
     observed, floor, read = state.measure()
-    state = replace(state, kind=read)
+    state = state.measuring(kind=read)
     delta = observed
     steps: list[Step] = []
     for cause, changes in CAUSES.items():
@@ -190,24 +184,22 @@ def _uncovered(module: nn.Module) -> Iterator[str]:
 
 
 def _resampler(state: _State) -> _Changes:
-    if state.resampler in ("legacy", "bicubic"):
-        yield f"{state.resampler} → Lanczos", replace(state, resampler="lanczos3")
-    if state.resampler != "fourier" and is_circular(state.module):
-        yield "→ Fourier, periodic", replace(state, resampler="fourier", ends="circular")
+    if state.meter.resampler in ("legacy", "bicubic"):
+        yield f"{state.meter.resampler} → Lanczos", state.measuring(resampler="lanczos3")
+    if state.meter.resampler != "fourier" and is_circular(state.module):
+        yield "→ Fourier, periodic", state.measuring(resampler="fourier", ends="circular")
 
 
 def _border(state: _State) -> _Changes:
     """Crop what the widest windows of the later steps see, so that the crop stays the same from here on."""
-    if state.crop != 0 or (is_circular(state.module) and state.ends == "circular"):
+    if state.meter.crop != 0 or (is_circular(state.module) and state.meter.ends == "circular"):
         return
-    if state.kind not in SPATIAL:
+    if state.meter.kind not in SPATIAL:
         yield "", "the output has no space to crop, and the border is pooled into it"
         return
-    seen = seen_by(widened(state.module) or state.module, state.images)
-    sides = [resampled_size(side, state.factor) for side in state.images.shape[-2:]]
-    crop = automatic_crop(seen, state.factor, most=int(min(sides) / seen.stride / 4))
+    crop = state.meter.crop_for(widened(state.module) or state.module, state.images, state.factor)
     if crop:
-        yield f"{crop} pixels cropped", replace(state, crop=crop)
+        yield f"{crop} pixels cropped", state.measuring(crop=crop)
 
 
 def _truncation(state: _State) -> _Changes:
@@ -252,8 +244,13 @@ def _stride(state: _State) -> _Changes:
         yield "", FIXED_BASIS
     elif still is not None:
         ratio = seen_by(state.module, state.images).stride
-        crop = state.crop if state.crop == "auto" else math.ceil(state.crop * ratio)
-        yield "strides → 1, no pools", replace(state, module=still, crop=crop)
+        yield "strides → 1, no pools", replace(_finer(state, ratio), module=still)
+
+
+def _finer(state: _State, times: float) -> _State:
+    """The same frame left out of an output with so many times as many pixels."""
+    crop = state.meter.crop
+    return state if crop == "auto" else state.measuring(crop=math.ceil(crop * times))
 
 
 def _sampling(state: _State) -> _Changes:
@@ -262,10 +259,9 @@ def _sampling(state: _State) -> _Changes:
         return
     fine = refined(state.module)
     if fine is not None:
-        resampler: Resampler = "fourier" if state.resampler == "fourier" else "lanczos3"
-        images = rescale(state.images, 2, resampler, state.ends)
-        crop = state.crop if state.crop == "auto" else 2 * state.crop
-        yield "pixels twice as fine", replace(state, module=fine, images=images, crop=crop)
+        resampler: Resampler = "fourier" if state.meter.resampler == "fourier" else "lanczos3"
+        images = replace(state.meter, resampler=resampler).move(state.images, 2)
+        yield "pixels twice as fine", replace(_finer(state, 2), module=fine, images=images)
 
 
 #: In the order in which they come off.

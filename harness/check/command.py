@@ -17,14 +17,14 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from harness.check.arguments import check_sizes, parse_crop, parse_downscales, parse_grid, parse_input
-from harness.check.measure import BATCH, Probe, Result, measure, steps
+from harness.check.measure import BATCH, Result, measure, steps
 from harness.check.output import Output
 from harness.check.table import number, passes, tables
 from harness.check.target import load_factory, measuring
 from harness.data.image_sets import image_set
 from harness.machine import machine_line
 from harness.progress import progress_bar
-from sesn import Finding, diagnose
+from sesn import Finding, Meter, diagnose
 from sesn._checks import require
 
 #: The shape of the JSON; a change of its keys raises it.
@@ -58,16 +58,16 @@ class Settings:
     force: bool = False
 
     def __post_init__(self) -> None:
-        _ = self.probe, self.output  # a bad value is refused before anything runs
+        _ = self.meter, self.output  # a bad value is refused before anything runs
         check_sizes(self.shape, self.downscales, self.count, BATCH)
         if self.tolerance is not None:
             require(self.tolerance >= 0, "tolerance", self.tolerance, "at least 0")
 
     @cached_property
-    def probe(self) -> Probe:
+    def meter(self) -> Meter:
         """How to measure."""
         words: Any = {"resampler": self.resampler, "kind": self.kind, "ends": self.ends}
-        return Probe(**words, crop=parse_crop(self.crop), grid=parse_grid(self.grid))
+        return Meter(**words, crop=parse_crop(self.crop), grid=parse_grid(self.grid))
 
     @cached_property
     def shape(self) -> tuple[int, int, int]:
@@ -107,10 +107,8 @@ class Report:
         """Likely causes in words: each once, with its evidence at the worst downscale, and where else it shows."""
         evidence: dict[str, Finding] = {}
         shown: dict[str, list[float]] = {}
-        probe = self.settings.probe
-        options: Any = {"grid": probe.grid, "resampler": probe.resampler, "ends": probe.ends}
         for result in sorted(self.results, key=lambda result: result.delta.median, reverse=True):
-            for finding in diagnose(self.module, self.images, result.first, **options):
+            for finding in diagnose(self.module, self.images, result.first):
                 evidence.setdefault(finding.cause, finding)
                 shown.setdefault(finding.cause, []).append(result.downscale)
         return [f"{finding} (downscale {_listed(shown[cause])})" for cause, finding in evidence.items()]
@@ -158,7 +156,7 @@ def measured(
     downscales = settings.downscales
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
     with progress_bar(progress, steps(len(images), len(downscales), settings.draws)) as on_step:
-        results = measure(build, images, downscales, settings.probe, settings.draws, on_step)
+        results = measure(build, images, downscales, settings.meter, settings.draws, on_step)
     return Report(settings, build(0), images, name, results, started, time.perf_counter() - clock)
 
 
@@ -167,7 +165,7 @@ def say(report: Report, console: Console) -> None:
     settings = report.settings
     for table in tables(report.results, f"Δ of {settings.target}", settings.tolerance):
         console.print(table)
-    console.print(Text(f"{report.images_name}; {settings.probe}; in eval mode\n{machine_line()}"))
+    console.print(Text(f"{report.images_name}; {settings.meter}; in eval mode\n{machine_line()}"))
     for result in report.results:
         console.print(Text(sentence(result, settings.tolerance)))
         if result.repetition is not None:
@@ -213,6 +211,6 @@ def write(report: Report) -> list[Path]:
     def drawn() -> Any:
         from harness.check.picture import draw
 
-        return draw(report.module, report.images, report.results, report.settings.probe)
+        return draw(report.module, report.images, report.results)
 
     return report.settings.output.write(report.document(), drawn)

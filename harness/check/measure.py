@@ -6,18 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from harness.statistics import Repetition, Summary, repeat_until, summarise
-from sesn import EquivarianceError, equivariance_error
-from sesn._checks import one_of, require
-from sesn.equivariance import resampler_ends
-from sesn.probe import KINDS, SPATIAL, Kind
-from sesn.resample import Ends, Resampler
-from sesn.scales import ScaleGrid
+from sesn import EquivarianceError, Meter
+from sesn._checks import require
+from sesn.meter.reading import SPATIAL
 
 #: Images that go through the module at once.
 BATCH = 8
@@ -34,49 +31,7 @@ RAW = {
 }
 
 
-@dataclass(frozen=True)
-class Probe:
-    """How Delta is measured: what `equivariance_error` may be told, with its defaults."""
-
-    resampler: Resampler = "lanczos3"
-    kind: Kind = "auto"
-    crop: int | Literal["auto"] = "auto"
-    ends: Ends | Literal["auto"] = "auto"
-    grid: ScaleGrid | None = None
-
-    def __post_init__(self) -> None:
-        resampler_ends(self.resampler, self.ends)
-        one_of("kind", self.kind, KINDS)
-
-    def __str__(self) -> str:
-        """The resampler, and what differs from the default."""
-        named = ("kind", "crop", "ends")
-        told = [f"{name} {getattr(self, name)}" for name in named if getattr(self, name) != "auto"]
-        scales = [] if self.grid is None else ["grid " + ", ".join(f"{sigma:.4g}" for sigma in self.grid)]
-        return "; ".join([f"resampler {self.resampler}", *told, *scales])
-
-    def error(self, module: nn.Module, images: Tensor, factor: float) -> EquivarianceError:
-        """`equivariance_error`, but what the output has no use for is refused."""
-        found = equivariance_error(
-            module,
-            images,
-            factor,
-            grid=self.grid,
-            kind=self.kind,
-            resampler=self.resampler,
-            crop=self.crop,
-            ends=self.ends,
-        )
-        empty = found.kind in ("map", "invariant") and bool(found.energy.isnan().any())
-        if empty:  # a mean over nothing
-            raise ValueError("the module's output holds no numbers: it has no channels, so there is nothing to measure")
-        what = f"for this output, which is read as {found.kind!r} and has no"
-        require(self.grid is None or found.kind in ("field", "scale"), "grid", self.grid, f"left out {what} scale axis")
-        require(self.crop in ("auto", 0) or found.kind in SPATIAL, "crop", self.crop, f"'auto' {what} border to crop")
-        return found
-
-
-DEFAULT_PROBE = Probe()
+DEFAULT = Meter()
 
 
 @dataclass(frozen=True)
@@ -144,7 +99,7 @@ def measure(
     build: Callable[[int], nn.Module],
     images: Tensor,
     downscales: Sequence[float],
-    probe: Probe = DEFAULT_PROBE,
+    meter: Meter = DEFAULT,
     draws: int = 1,
     on_step: Callable[[int], None] = lambda _: None,
 ) -> list[Result]:
@@ -154,11 +109,11 @@ def measure(
         build: from a seed to a module in eval mode; called for each weight draw.
         images: zero-mean images [n, c, h, w].
         downscales: 1/s each; above 1 shrinks.
-        probe: how to measure.
+        meter: how to measure.
         draws: the most weight draws; with more than one, they stop early when the interval is narrow enough.
         on_step: told how many of `steps(...)` were done.
     """
-    return [_measure_one(build, images, downscale, probe, draws, on_step) for downscale in downscales]
+    return [_measure_one(build, images, downscale, meter, draws, on_step) for downscale in downscales]
 
 
 def steps(images: int, downscales: int, draws: int) -> int:
@@ -174,14 +129,14 @@ def _measure_one(
     build: Callable[[int], nn.Module],
     images: Tensor,
     downscale: float,
-    probe: Probe,
+    meter: Meter,
     draws: int,
     on_step: Callable[[int], None],
 ) -> Result:
     errors: list[EquivarianceError] = []
 
     def one_draw(draw: int) -> Tensor:
-        errors.append(measure_batches(build(draw), images, 1 / downscale, probe, on_step))
+        errors.append(measure_batches(build(draw), images, 1 / downscale, meter, on_step))
         return errors[-1].valid
 
     if draws == 1:
@@ -196,15 +151,25 @@ def measure_batches(
     module: nn.Module,
     images: Tensor,
     factor: float,
-    probe: Probe = DEFAULT_PROBE,
+    meter: Meter = DEFAULT,
     on_step: Callable[[int], None] = lambda _: None,
 ) -> EquivarianceError:
-    """The probe's error over batches of about equal size, so that no batch is left with a lone image."""
+    """The error over batches of about equal size, so that no batch is left with a lone image."""
     errors = []
     for batch in images.tensor_split(_batches(len(images))):
-        errors.append(probe.error(module, batch, factor))
+        errors.append(_useful(meter.measure(module, batch, factor), meter))
         on_step(1)
     return joined(errors)
+
+
+def _useful(found: EquivarianceError, meter: Meter) -> EquivarianceError:
+    """The error, unless the output has no use for what the meter was told."""
+    if found.kind in ("map", "invariant") and bool(found.energy.isnan().any()):  # a mean over nothing
+        raise ValueError("the module's output holds no numbers: it has no channels, so there is nothing to measure")
+    what = f"for this output, which is read as {found.kind!r} and has no"
+    require(meter.grid is None or found.kind in ("field", "scale"), "grid", meter.grid, f"left out {what} scale axis")
+    require(meter.crop in ("auto", 0) or found.kind in SPATIAL, "crop", meter.crop, f"'auto' {what} border to crop")
+    return found
 
 
 def joined(errors: Sequence[EquivarianceError]) -> EquivarianceError:

@@ -15,11 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
-from harness.check.measure import DEFAULT_PROBE, Probe, Result
+from harness.check.measure import Result
 from harness.drawing import STYLE
-from sesn import rescale
-from sesn.equivariance import middle, resampler_ends
-from sesn.probe import SPATIAL, call
+from sesn.meter.compare import middle
+from sesn.meter.reading import SPATIAL
 
 COLUMNS = ("image $f$", r"$L_s\,Φ(f)$", r"$Φ(L_s f)$", "difference")
 #: Okabe and Ito's blue and vermilion, and black: told apart by colour-blind readers.
@@ -43,9 +42,9 @@ class View:
         return self.moved.dim() == 2
 
 
-def draw(module: nn.Module, images: Tensor, results: Sequence[Result], probe: Probe = DEFAULT_PROBE) -> Figure:
+def draw(module: nn.Module, images: Tensor, results: Sequence[Result]) -> Figure:
     """The figure: a row per result. `module` is the one of the first weight draw."""
-    views = [view(module, images, result, probe) for result in results]
+    views = [view(module, images, result) for result in results]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.2, 2.5 * len(views) + 0.3), layout="constrained")
         grid = figure.subplots(len(views), 4, squeeze=False)
@@ -55,19 +54,15 @@ def draw(module: nn.Module, images: Tensor, results: Sequence[Result], probe: Pr
     return figure
 
 
-def view(module: nn.Module, images: Tensor, result: Result, probe: Probe) -> View:
+def view(module: nn.Module, images: Tensor, result: Result) -> View:
     """The two branches of the image whose Delta is nearest to the median."""
     error = result.first
     distance = (error.valid - middle(error.valid)).abs()
     index = int(distance.nan_to_num(nan=0.0).argmin())
-    image = images[index : index + 1].to(torch.float64)
-    past = resampler_ends(probe.resampler, probe.ends)
-    with torch.no_grad():
-        original = call(module, image).cpu()
-        direct = call(module, rescale(image, error.factor, probe.resampler, past)).cpu()
-    moved = rescale(original, error.factor, probe.resampler, past) if error.kind in SPATIAL else original
-    one, other, place = _most_energetic(moved[0], direct[0], result)
-    return View(image[0].cpu(), one, other, place, float(error.valid[index]), result)
+    assert error.meter is not None  # that of the measurement
+    shown = error.meter.branches(module, images[index : index + 1], error.factor)
+    one, other, place = _most_energetic(shown.moved[0].cpu(), shown.direct[0].cpu(), result)
+    return View(shown.images[0].cpu(), one, other, place, float(error.valid[index]), result)
 
 
 def _most_energetic(moved: Tensor, direct: Tensor, result: Result) -> tuple[Tensor, Tensor, str]:

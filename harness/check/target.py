@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 import harness
 import sesn
-from sesn.probe import call
+from sesn.meter.reading import ON_META, call, odd_output
 
-_ON_META = "on the meta device, which holds no numbers"
 #: Where code lies that is not the user's: this project, and the standard library.
 _OURS = (*harness.__path__, *sesn.__path__, sysconfig.get_path("stdlib"))
 EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
@@ -79,7 +78,7 @@ def _build(factory: Callable[[], Any], path: Path, target: str, seed: int) -> nn
         built.eval()
         weights = [*built.parameters(), *built.buffers()]
     if any(weight.is_meta for weight in weights):
-        raise ValueError(f"`{target}`: the module's weights are {_ON_META}; build it on the processor or a GPU")
+        raise ValueError(f"`{target}`: the module's weights are {ON_META}; build it on the processor or a GPU")
     return built
 
 
@@ -113,17 +112,6 @@ def _oddity(module: nn.Module, images: Tensor) -> str:
         call(module, images[:1])
     hook.remove()
     return next((odd for output in made if (odd := odd_output(output))), "")
-
-
-def odd_output(output: Any) -> str:
-    """Why there are no numbers to measure in an output; an empty text if there are."""
-    if not isinstance(output, Tensor):
-        return ""
-    if output.layout != torch.strided:
-        return f"it returns a tensor of layout {output.layout}; return output.to_dense()"
-    if output.is_meta:
-        return f"it returns a tensor {_ON_META}"
-    return "" if output.numel() else f"it returns a tensor of shape {tuple(output.shape)}, which holds no numbers"
 
 
 @contextmanager

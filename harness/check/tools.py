@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from harness.check.arguments import check_sizes, parse_downscales, parse_input
 from harness.check.budget import CAUSES, Budget, budget_table, error_budget
-from harness.check.measure import Probe
 from harness.check.output import Output
 from harness.check.profile import LayerRow, layer_profile, profile_table
 from harness.check.target import load_factory, measuring
@@ -24,6 +23,7 @@ from harness.check.tune import Tuning, tune
 from harness.data.image_sets import USUAL_COUNT, image_set
 from harness.machine import machine_line
 from harness.progress import progress_bar
+from sesn import Meter
 from sesn._checks import require
 
 #: The shape of the JSON; a change of its keys raises it.
@@ -47,14 +47,14 @@ class Subject:
     ends: str = "auto"
 
     @property
-    def probe(self) -> Probe:
+    def meter(self) -> Meter:
         """How to measure; a bad value is refused."""
         words: Any = {"resampler": self.resampler, "ends": self.ends}
-        return Probe(**words)
+        return Meter(**words)
 
     def load(self) -> tuple[nn.Module, Tensor, str, float]:
         """The module in eval mode, the images, their name and the factor s."""
-        _ = self.probe
+        _ = self.meter
         shape, downscales = parse_input(self.input), parse_downscales(self.downscale)
         require(len(downscales) == 1, "downscale", self.downscale, "one number here", "run once for each")
         check_sizes(shape, downscales, self.count, at_once=self.count or USUAL_COUNT)
@@ -76,11 +76,11 @@ def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow
     """Delta after every submodule, as a table and JSON."""
     clock = _Clock()
     module, images, name, factor = subject.load()
-    probe = subject.probe
+    meter = subject.meter
     with measuring(subject.target, images, lambda _: module):
-        rows = layer_profile(module, images, factor, resampler=probe.resampler, ends=probe.ends)
+        rows = layer_profile(module, images, factor, resampler=meter.resampler, ends=meter.ends)
     console.print(profile_table(rows, f"layer profile of {subject.target}, downscale {1 / factor:.4g}"))
-    console.print(Text(f"{name}; {probe}; {machine_line()}"))
+    console.print(Text(f"{name}; {meter}; {machine_line()}"))
     document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
     _write(output, {**document, **clock.read()}, console)
     if all(math.isnan(row.delta) for row in rows):
@@ -92,15 +92,15 @@ def budget(subject: Subject, output: Output, console: Console, progress: Console
     """An observed Delta split into its causes, as a table, a waterfall and JSON."""
     clock = _Clock()
     module, images, name, factor = subject.load()
-    probe = subject.probe
-    how: Any = {"resampler": probe.resampler, "ends": probe.ends}
+    meter = subject.meter
+    how: Any = {"resampler": meter.resampler, "ends": meter.ends}
     with (
         progress_bar(progress, len(CAUSES)) as on_step,
         measuring(subject.target, images, lambda _: module),
     ):
         found = error_budget(module, images, factor, **how, on_step=lambda: on_step(1))
     console.print(budget_table(found))
-    console.print(Text(f"{name}; observed with {probe}, without crop; {machine_line()}"))
+    console.print(Text(f"{name}; observed with {meter}, without crop; {machine_line()}"))
 
     def draw() -> Any:
         from harness.check.waterfall import draw_budget

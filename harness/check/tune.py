@@ -18,13 +18,10 @@ import torch
 from torch import Tensor
 
 from harness.check.kernels import Candidate, candidates, published_stl10
-from sesn import ScaleLift, SteerableBasis, rescale
+from sesn import Meter, ScaleLift, SteerableBasis
 from sesn._checks import complaint, require, whole
 from sesn.basis import Profile, ProfilePairs
-from sesn.equivariance import compare, middle
-from sesn.probe import check_images, output_crop
-from sesn.receptive import receptive_field
-from sesn.reference import reference_error
+from sesn.meter.compare import middle
 
 #: Delta within this factor of the best, or within so many times the probe's floor, cannot be told from it.
 ALIKE, AT_FLOOR = 2.0, 3.0
@@ -145,24 +142,18 @@ def _functions(each: Candidate) -> list[Function]:
 
 
 def _squares(each: Candidate, functions: list[Function], images: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Mean squares of the difference and of the signal, [images, functions], and the probe's floor.
+    """Mean squares of the difference and of the signal, [images, functions], and the meter's floor.
 
-    `compare` gives one ratio and one energy per image; here every function of every image is one.
+    Every function is one output channel, measured apart from the others.
     """
-    factor = 1 / each.grid.ratio
-    check_images(images, factor)
+    factor, meter = 1 / each.grid.ratio, Meter()
     basis = SteerableBasis(each.grid, each.boxes, pairs=ProfilePairs.of(functions))
     lift = ScaleLift(1, len(basis), basis, bias=False, algorithm="separable", dtype=torch.float64).eval()
     with torch.no_grad():
         lift.weight.copy_(torch.eye(len(basis), dtype=torch.float64)[:, None, :])
-        exact = images.to(torch.float64)
-        small = rescale(exact, factor)
-        moved, direct = (x.flatten(0, 1)[:, None] for x in (rescale(lift(exact), factor), lift(small)))
-        crop = output_crop("auto", receptive_field(lift), factor, direct)
-        floor = reference_error(exact, factor, "lanczos3", "zeros", crop)
-        error = compare(moved, direct, factor, "field", each.grid, 0, crop, floor)
+    error = meter.measure(lift, images, factor, context=False, repeat=False, apart=True)
     energy = error.energy.reshape(len(images), -1)
-    return error.valid.reshape(len(images), -1) * energy, energy, middle(floor)
+    return error.valid.reshape(len(images), -1) * energy, energy, middle(meter.floor(images, factor, error.crop))
 
 
 def propose(done: Sequence[Candidate], budget: int) -> Candidate:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from harness.data.spectra import SPECTRA, random_images
-from sesn.action import rescale
+from sesn.meter.action import rescale
 
 Enlarging = Literal["lanczos", "fourier"]
 #: How many images are taken, if there are as many, when no number is asked for.

@@ -1,7 +1,7 @@
 """Figure 2 of the paper: Delta against depth, downscale factor and interscale extent.
 
-Delta is `sesn.equivariance_error`'s; here its two branches are shared by all points of a sweep. Phi(f) is computed
-once for all factors, and one pass through the deepest network gives every shallower one. Images go through in chunks.
+`sesn.Meter` measures: Phi(f) is computed once for all factors, and one pass through the deepest network gives every
+shallower one. Images go through in chunks.
 
 Every factor is sampled exactly, about the image's centre. `crop` says how many pixels of the border do not count;
 "auto" is the meter's own choice.
@@ -10,9 +10,9 @@ Every factor is sampled exactly, about the image's centre. `crop` says how many 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,8 @@ from harness.data.image_sets import IMAGE_SETS, image_set
 from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context
 from harness.run.sweep_networks import COLOURS, calibrate, deep_network, interscale_network
-from sesn import EquivarianceError, ScaleGrid, rescale
-from sesn.equivariance import compare, resampler_ends
-from sesn.probe import call, output_crop, output_kind, quarter_side, spoiled_channels
-from sesn.receptive import receptive_field
-from sesn.reference import reference_error
-from sesn.resample import Resampler, resampled_size
+from sesn import EquivarianceError, Meter
+from sesn.meter.resample import resampled_size
 
 #: All cells of a sweep see the same images; a cell's seed draws its weights.
 IMAGE_SEED = 0
@@ -50,72 +46,14 @@ CROPPED = (*PLAIN, "delta_uncropped")
 INTERSCALE = (*CROPPED, "delta_all")
 
 
-class Probe(NamedTuple):
-    """How two branches are compared."""
-
-    resampler: Resampler = "lanczos3"
-    crop: Any = "auto"
-    ends: Any = "auto"
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Scalar]) -> Probe:
-        """That of a cell."""
-        return cls(str(settings["resampler"]), settings["crop"], settings["ends"])  # type: ignore[arg-type]
-
-    def moved(self, output: Tensor, factor: float, grid: ScaleGrid | None) -> Tensor:
-        """L_s of an output, before the scale axis shifts; scale channels without a partner are not computed."""
-        if grid is None:
-            return self.shrunk(output, factor)
-        first = min((j for _, j in grid.match(factor).pairs), default=len(grid))
-        sides = [resampled_size(side, factor) for side in output.shape[-2:]]
-        result = output.new_zeros(*output.shape[:3], *sides)
-        result[:, :, first:] = self.shrunk(output[:, :, first:], factor)
-        return result
-
-    def shrunk(self, images: Tensor, factor: float) -> Tensor:
-        """L_s of images."""
-        return rescale(images, factor, self.resampler, resampler_ends(self.resampler, self.ends))
-
-    def error(self, module: nn.Module, original: Tensor, direct: Tensor, factor: float) -> EquivarianceError:
-        """Compare Phi(f) with Phi(L_s f), both in float64."""
-        grid = grid_of(module)
-        cut = output_crop(self.crop, receptive_field(module), factor, direct)
-        unknown = torch.full((len(original),), torch.nan, dtype=torch.float64, device="cpu")
-        moved, kind = self.moved(original, factor, grid), output_kind("auto", original)
-        return compare(moved, direct, factor, kind, grid, spoiled_channels(module, None), cut, unknown)
-
-
-def grid_of(module: nn.Module) -> ScaleGrid | None:
-    """The scales of the last layer that has some; None for an ordinary network."""
-    grids = [grid for layer in module.modules() if isinstance(grid := getattr(layer, "grid", None), ScaleGrid)]
-    return grids[-1] if grids else None
-
-
-# --- the sweeps of one chunk of images
-
-
-def errors_by_depth(network: nn.Sequential, images: Tensor, factor: float, probe: Probe) -> Iterator[EquivarianceError]:
-    """Delta of the first d layers for d = 1, 2, ..., from one pass of each branch."""
-    original, direct = images, probe.shrunk(images, factor)
-    for depth, layer in enumerate(network, start=1):
-        # From layer to layer in the network's own dtype: `call` gives back float64, which holds it exactly.
-        original, direct = call(layer, original), call(layer, direct)
-        yield probe.error(network[:depth], original, direct, factor)
-
-
-def errors_by_factor(
-    network: nn.Module, images: Tensor, factors: Sequence[float], probe: Probe
-) -> Iterator[EquivarianceError]:
-    """Delta of one network at each factor, from one Phi(f)."""
-    original = call(network, images)
-    for factor in factors:
-        yield probe.error(network, original, call(network, probe.shrunk(images, factor)), factor)
+def meter_of(settings: Mapping[str, Scalar]) -> Meter:
+    """How a cell measures."""
+    return Meter(settings["resampler"], settings["ends"], settings["crop"])  # type: ignore[arg-type]
 
 
 Sweep = Callable[[Tensor], Iterator[EquivarianceError]]
 
 
-@torch.no_grad()
 def swept(
     sweep: Sweep, images: Tensor, chunk: int, on_point: Callable[[float], None] = lambda _done: None
 ) -> list[list[EquivarianceError]]:
@@ -141,13 +79,13 @@ def chunk_of(settings: Mapping[str, Scalar]) -> int:
 
 def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
     """Delta of the first d layers, d = 1..layers, at one step of the grid; all that is known at the first and last."""
-    settings, probe = cell.settings, Probe.of(cell.settings)
+    settings, meter = cell.settings, meter_of(cell.settings)
     images, name = images_of(cell, context)
     factor = 1 / float(settings["step"])
     network = deep_network(settings, cell.seed, int(settings["layers"])).to(context.device)
     calibrate(network, images[:CALIBRATION_IMAGES].to(torch.float32))
     points = swept(
-        lambda chunk: errors_by_depth(network, chunk, factor, probe),
+        lambda chunk: meter.along(network, chunk, factor),
         images,
         chunk_of(settings),
         lambda done: context.on_progress(done, "depths"),
@@ -167,20 +105,20 @@ def _first_layer_cropped(
     network: nn.Sequential, images: Tensor, factor: float, settings: Mapping[str, Scalar], at: Mapping[str, Scalar]
 ) -> list[Measurement]:
     """Delta of one layer away from the border, which deeper networks see from everywhere."""
-    first, inside = nn.Sequential(network[0]), Probe.of(settings)._replace(crop="auto")
-    (errors,) = swept(lambda chunk: errors_by_depth(first, chunk, factor, inside), images, chunk_of(settings))
+    inside = replace(meter_of(settings), crop="auto")
+    (errors,) = swept(lambda chunk: inside.along([network[0]], chunk, factor), images, chunk_of(settings))
     return [Measurement("delta_cropped", rounded(torch.cat([error.valid for error in errors])), at)]
 
 
 def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
     """Delta of one lift at the powers of its step up to the largest downscale."""
-    settings, probe = cell.settings, Probe.of(cell.settings)
+    settings, meter = cell.settings, meter_of(cell.settings)
     images, name = images_of(cell, context)
     downscales = downscales_of(settings)
     network = deep_network(settings, cell.seed, 1).to(context.device)
     factors = [1 / downscale for downscale in downscales]
     points = swept(
-        lambda chunk: errors_by_factor(network, chunk, factors, probe),
+        lambda chunk: meter.sweep(network, chunk, factors, context=False, repeat=False),
         images,
         chunk_of(settings),
         lambda done: context.on_progress(done, "factors"),
@@ -199,12 +137,12 @@ def delta_interscale(cell: Cell, context: Context) -> list[Measurement]:
 
     Where truncation spoils every scale channel there is no `delta`: `channels_lost` equals the scales then.
     """
-    settings, probe = cell.settings, Probe.of(cell.settings)
+    settings, meter = cell.settings, meter_of(cell.settings)
     images, name = images_of(cell, context)
     factor = 1 / float(settings["step"])
     network = interscale_network(settings, cell.seed).to(context.device)
     (errors,) = swept(
-        lambda chunk: errors_by_factor(network, chunk, [factor], probe),
+        lambda chunk: meter.sweep(network, chunk, [factor], context=False, repeat=False),
         images,
         chunk_of(settings),
         lambda done: context.on_progress(done, "images"),
@@ -243,21 +181,14 @@ def _images(name: str, side: int, count: int, enlarging: str, root: Path | None)
 
 
 def floor_of(cell: Cell, context: Context, factor: float, crop: int, at: Mapping[str, Scalar]) -> Measurement:
-    """The probe's own floor. Weights have no part in it, so a worker computes it for its first draw only."""
-    probe = Probe.of(cell.settings)._replace(crop=crop)
-    return Measurement("floor", _floor(_image_key(cell, context), factor, probe), at)
+    """The meter's own floor. Weights have no part in it, so a worker computes it for its first draw only."""
+    return Measurement("floor", _floor(_image_key(cell, context), factor, meter_of(cell.settings), crop), at)
 
 
 @lru_cache(maxsize=64)
-def _floor(key: tuple[str, int, int, str, Path | None], factor: float, probe: Probe) -> tuple[float, ...]:
-    resampler, ends = probe.resampler, resampler_ends(probe.resampler, probe.ends)
+def _floor(key: tuple[str, int, int, str, Path | None], factor: float, meter: Meter, crop: int) -> tuple[float, ...]:
     images, _ = _images(*key)
-    values = []
-    for start in range(len(images)):
-        image = images[start : start + 1]
-        cut = min(probe.crop, quarter_side(rescale(image, factor, resampler, ends)))
-        values.append(reference_error(image, factor, resampler, ends, cut))
-    return rounded(torch.cat(values))
+    return rounded(torch.cat([meter.floor(image[None], factor, crop) for image in images]))
 
 
 def measurements(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,9 +13,9 @@ from torch import Tensor, nn
 from harness.data.photographs import NAME, photographs
 from harness.machine import provenance
 from harness.run.sweep_networks import CopiedAlongScale
-from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
+from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
 from sesn.basis import ProfilePairs
-from sesn.resample import RESAMPLERS
+from sesn.meter.resample import RESAMPLERS
 
 STEP = math.sqrt(2)
 DOWNSCALES = (1.2, STEP, 2.0, 2 * STEP, 4.0)
@@ -51,13 +52,12 @@ def _row(panel: str, series: str, x: float, values: Tensor, draws: int = 1) -> d
 
 
 def resamplers(images: Tensor) -> list[dict[str, Any]]:
-    """The probe's own floor, by resampler and downscale."""
+    """The meter's own floor, by resampler and downscale."""
     rows = []
     for resampler in RESAMPLERS:
         for downscale in DOWNSCALES:
-            quarter = int(images.shape[-1] / downscale) // 4
-            error = equivariance_error(nn.Identity(), images, 1 / downscale, resampler=resampler, crop=quarter)
-            rows.append(_row("resampler", resampler, downscale, error.floor))
+            floor = Meter(resampler).floor(images, 1 / downscale, int(images.shape[-1] / downscale) // 4)
+            rows.append(_row("resampler", resampler, downscale, floor))
     return rows
 
 
@@ -97,10 +97,9 @@ def misregistration(images: Tensor) -> list[dict[str, Any]]:
     """What a grid that is off by a fraction of a pixel adds: the identity, its output moved."""
     rows = []
     for offset in OFFSETS:
-        moved, direct = rescale(images, 1 / STEP, offset=offset), rescale(images, 1 / STEP)
-        inside = (slice(None), slice(None), slice(12, -12), slice(12, -12))
-        difference = (moved - direct)[inside].square().flatten(1).sum(1)
-        rows.append(_row("registration", "Δ", offset, difference / moved[inside].square().flatten(1).sum(1)))
+        shifted = Meter(action=partial(rescale, offset=offset), kind="map", crop=12)
+        error = shifted.measure(nn.Identity(), images, 1 / STEP, context=False, repeat=False)
+        rows.append(_row("registration", "Δ", offset, error.valid))
     return rows
 
 

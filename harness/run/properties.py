@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +33,8 @@ from harness.run.method_layers import (
     plain,
     vector_angles,
 )
-from sesn import EquivarianceError, ScaleGrid, equivariance_error, rescale, translate
-from sesn.equivariance import compare
+from sesn import EquivarianceError, Meter, ScaleGrid, ScaleTranslation, rescale, translate
 from sesn.models.recipes import known_recipe
-from sesn.probe import call
 
 #: Pixels along each side of the images.
 SIDE = 96
@@ -124,40 +123,36 @@ def middle_crop(side: int, downscale: float) -> int:
 
 def layer_error(module: nn.Module, images: Tensor, downscale: float) -> EquivarianceError:
     """Delta of a method's layer, the group acting on what the layer hands on: map, field, or vectors."""
-    crop, angles = middle_crop(images.shape[-1], downscale), vector_angles(module)
-    if angles is not None:
-        return vector_error(module, angles, images, downscale, crop)
-    return equivariance_error(module, images, 1 / downscale, grid=scales_of(module), crop=crop)
+    crop, angles, grid = middle_crop(images.shape[-1], downscale), vector_angles(module), scales_of(module)
+    if angles is None:
+        return Meter(grid=grid, crop=crop).measure(module, images, 1 / downscale)
+    assert grid is not None
+    turning = Turning(angles, round(math.log(downscale) / math.log(grid.ratio)))
+    meter = Meter(action=turning, kind="map", crop=crop)
+    return replace(meter.measure(module, images, 1 / downscale, context=False, repeat=False), kind="vectors")
 
 
-def vector_error(
-    module: nn.Module, angles: tuple[float, ...], images: Tensor, downscale: float, crop: int
-) -> EquivarianceError:
-    """Delta of vectors whose angle stands for a scale: on a shrunken image they turn by as many steps as it shrank.
+@dataclass(frozen=True)
+class Turning:
+    """How vectors move whose angle stands for a scale: on a shrunken image they turn by as many steps as it shrank.
 
     As scale channels without a partner are left out of a field, so are the vectors here whose scale has none: those of
     the image that would turn beyond the largest angle, and those of the shrunken image that would come from below the
     smallest. A position is left out if it is so in either output, which is kind to the method; `all` counts everything.
     """
-    grid = scales_of(module)
-    assert grid is not None
-    steps = round(math.log(downscale) / math.log(grid.ratio))
-    with torch.no_grad():
-        moved = rescale(call(module, images), 1 / downscale)
-        direct = call(module, rescale(images, 1 / downscale))
-        kept = (nearest_scale(moved, _tensor(angles)) < len(angles) - steps) & (
-            nearest_scale(direct, _tensor(angles)) >= steps
-        )
-        turned = _turned(moved, steps * (angles[1] - angles[0]))
-        floor = torch.full((len(images),), math.nan, dtype=torch.float64)  # of the plain convolution's own error
-        whole = compare(turned, direct, 1 / downscale, "map", None, 0, crop, floor)
-        mask = kept.unsqueeze(2)
-        part = compare(turned * mask, direct * mask, 1 / downscale, "map", None, 0, crop, floor)
-    return EquivarianceError(**{**vars(part), "all": whole.all, "kind": "vectors"})
 
+    angles: tuple[float, ...]
+    steps: int
 
-def _tensor(values: tuple[float, ...]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+    def __call__(self, vectors: Tensor, factor: float) -> Tensor:
+        """Vectors [b, c, 2, h, w], shrunk and turned."""
+        return _turned(rescale(vectors, factor), self.steps * (self.angles[1] - self.angles[0]))
+
+    def partnered(self, vectors: Tensor, direct: Tensor, factor: float) -> Tensor:
+        """Where the vectors of both outputs, the first shrunk, have a scale that has a partner."""
+        angles = torch.tensor(self.angles, dtype=torch.float64)
+        before = nearest_scale(rescale(vectors, factor), angles) < len(angles) - self.steps
+        return (before & (nearest_scale(direct, angles) >= self.steps)).unsqueeze(2)
 
 
 def _turned(vectors: Tensor, angle: float) -> Tensor:
@@ -214,14 +209,11 @@ def _compared(error: EquivarianceError, plain_error: EquivarianceError, at: dict
 def translation_error(module: nn.Module, images: Tensor, down: int, right: int, margin: int) -> Tensor:
     """||T Phi(f) - Phi(T f)||^2 / ||T Phi(f)||^2 of each image, without `margin` pixels at the borders.
 
-    A module that commutes is at the rounding of its dtype.
+    A module that commutes is at the rounding of its dtype. Whatever its output is, T moves the last two axes.
     """
-    with torch.no_grad():
-        moved = translate(call(module, images), down, right)
-        direct = call(module, translate(images, down, right))
-    inside = (..., slice(margin, -margin), slice(margin, -margin))
-    difference = (moved - direct)[inside].square().flatten(1).sum(1)
-    return (difference / moved[inside].square().flatten(1).sum(1)).cpu()
+    meter = Meter(action=lambda output, _: translate(output, down, right), kind="map", crop=margin)
+    element = ScaleTranslation(1.0, (down, right))
+    return meter.measure(module, images, element, context=False, repeat=False).valid
 
 
 def _translated(module: nn.Module, images: Tensor, down: int, right: int) -> Measurement:

@@ -17,6 +17,7 @@ Factors are those of one and two steps of sqrt 2. Nothing is drawn, and in eval 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,8 @@ from torch.nn import functional
 
 from harness.data.labelled import LabelledImages
 from harness.run.training.tasks import Batch
-from sesn import equivariance_error
+from sesn import EquivarianceError, Meter
+from sesn.meter.reading import Kind
 from sesn.models import MNISTScaleNet
 from sesn.models.mnist import SIDE
 
@@ -72,14 +74,18 @@ class DeltaProbe:
         scores, trunk = _Scores(network, self.level).eval(), _Trunk(network, self.level).eval()
         wide = _on_canvas(self.digits, 2 * SIDE)
         found = []
-        for downscale in DOWNSCALES:
+        of_scores, of_trunk = _swept(scores, self.digits, "invariant"), _swept(trunk, wide, "map")
+        for downscale, score, map_ in zip(DOWNSCALES, of_scores, of_trunk, strict=True):
             at = {"epoch": epoch, "downscale": downscale, "data_name": self.name}
-            of_scores = equivariance_error(scores, self.digits, 1 / downscale, kind="invariant", repeat=False)
-            found.append(_plain("delta", of_scores.valid, {**at, "of": "logits"}))
-            of_trunk = equivariance_error(trunk, wide, 1 / downscale, kind="map", repeat=False)
-            found.append(_plain("delta", of_trunk.valid, {**at, "of": "trunk"}))
-            found.append(_plain("delta_centred", of_trunk.centred, {**at, "of": "trunk"}))
+            found.append(_plain("delta", score.valid, {**at, "of": "logits"}))
+            found.append(_plain("delta", map_.valid, {**at, "of": "trunk"}))
+            found.append(_plain("delta_centred", map_.centred, {**at, "of": "trunk"}))
         return found
+
+
+def _swept(module: nn.Module, images: Tensor, kind: Kind) -> Iterator[EquivarianceError]:
+    """At every downscale; no part of a network that trains here has state or chance in eval mode."""
+    return Meter(kind=kind).sweep(module, images, [1 / d for d in DOWNSCALES], context=False, repeat=False)
 
 
 def _plain(metric: str, values: Tensor, at: dict[str, Any]) -> dict[str, Any]:

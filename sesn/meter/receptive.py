@@ -1,9 +1,9 @@
 """How far a module looks: its receptive radius and total stride, estimated from its layers in order.
 
 A layer says so itself with an attribute `receptive_radius`, in pixels of its input, and a `stride` unless it is 1; of
-torch's layers convolutions, pools and upsampling are known. What is not known counts as pointwise here (`sesn.trail`
-notices what it calls, and `sesn.probe` then asks gradients), and so does BandlimitedReLU, whose filters fade over 12
-pixels and carry next to nothing there.
+torch's layers convolutions, pools and upsampling are known. What is not known counts as pointwise here (`trail` notices
+what it calls, and `reading` then asks gradients), and so does BandlimitedReLU, whose filters fade over 12 pixels and
+carry next to nothing there.
 """
 
 from __future__ import annotations

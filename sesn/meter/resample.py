@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
@@ -28,11 +28,22 @@ from torch import Tensor
 from sesn._checks import one_of, positive, require, whole
 from sesn._recording import recording
 from sesn.algorithms.banded import Line
+from sesn.algorithms.trigonometric import trigonometric_matrix
 
 Resampler = Literal["lanczos3", "fourier", "bicubic", "legacy"]
 Ends = Literal["zeros", "inside", "circular"]
 RESAMPLERS: tuple[Resampler, ...] = ("lanczos3", "fourier", "bicubic", "legacy")
 ENDS: tuple[Ends, ...] = ("zeros", "inside", "circular")
+
+
+def resampler_ends(resampler: Resampler, ends: Ends | Literal["auto"]) -> Ends:
+    """What lies past the border: the Fourier resampler is periodic, the others meet zeros unless told otherwise."""
+    one_of("resampler", resampler, RESAMPLERS)
+    if one_of("ends", ends, ("auto", *ENDS)) != "auto":
+        periodic = resampler == "fourier" and ends == "inside"
+        require(not periodic, "ends", ends, "circular with the fourier resampler, which is periodic", "or use lanczos3")
+        return ends  # type: ignore[return-value]
+    return "circular" if resampler == "fourier" else "zeros"
 
 
 def resampled_size(size: int, factor: float) -> int:
@@ -120,20 +131,6 @@ def _fourier(positions: Tensor, size: int, factor: float) -> Tensor:
     cutoff = size * min(1.0, factor) / 2
     highest = math.floor(cutoff + 1e-9)
     return trigonometric_matrix(positions, size, highest, exact=highest > 0 and abs(highest - cutoff) < 1e-9)
-
-
-def trigonometric_matrix(positions: Tensor, size: int, highest: int, exact: bool) -> Tensor:
-    """[positions, size]: at any positions, the interpolant of `size` periodic samples by waves up to the `highest`.
-
-    If the highest lies `exact`ly at the cut-off it keeps its cosine only. Of cos(a - b) both terms are products of
-    matrices, so that nothing larger than the result is held.
-    """
-    numbers = partial(torch.arange, dtype=positions.dtype, device=positions.device)
-    waves = numbers(highest + 1)
-    single = (waves == 0) | (waves == highest) if exact else waves == 0
-    amplitude = torch.where(single, 1.0, 2.0).to(positions.dtype)
-    there, here = (torch.outer(x, 2 * math.pi / size * waves) for x in (positions, numbers(size)))
-    return ((there.cos() * amplitude) @ here.cos().t() + (there.sin() * amplitude) @ here.sin().t()) / size
 
 
 def _lanczos3(x: Tensor) -> Tensor:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from sesn.action import rescale
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.conv import ScaleConv, ScaleLift
-from sesn.equivariance import EquivarianceError, compare, middle, resampler_ends
+from sesn.meter.compare import EquivarianceError, compare, middle
+from sesn.meter.meter import Meter
+from sesn.meter.reading import SPATIAL, Reading, RejectedError, call, output_grid, read
+from sesn.meter.resample import Ends, Resampler
 from sesn.pool import ScaleProjection
-from sesn.probe import SPATIAL, Reading, RejectedError, call, output_grid, read
-from sesn.resample import Ends, Resampler
 from sesn.scales import ScaleGrid
 
 #: A half-window below this many sigmas cuts off more than rounding for every order in use.
@@ -83,34 +83,28 @@ def diagnose(
     error: EquivarianceError,
     *,
     grid: ScaleGrid | None = None,
-    resampler: Resampler = "lanczos3",
-    ends: Ends | Literal["auto"] = "auto",
+    resampler: Resampler | None = None,
+    ends: Ends | Literal["auto"] | None = None,
 ) -> list[Finding]:
     """The likeliest causes of an error that `equivariance_error` measured, the strongest evidence first.
 
-    Empty when Delta is at the probe's floor. `grid`, `resampler` and `ends` as they were given to `equivariance_error`.
+    Empty when Delta is at the meter's floor. `grid`, `resampler` and `ends` are by default those of the measurement.
     """
     if error.at_floor and not error.empty():
         return []
-    past = resampler_ends(resampler, ends)
+    given: dict[str, Any] = {"grid": grid, "resampler": resampler, "ends": ends}
+    meter = replace(error.meter or Meter(), **{name: value for name, value in given.items() if value is not None})
     with torch.no_grad():
         try:
-            case = _case(module, images[:FEW], error, grid, resampler, past)
+            case = _case(module, images[:FEW], error, meter)
         except RejectedError:  # it may take so many images only
-            case = _case(module, images, error, grid, resampler, past)
+            case = _case(module, images, error, meter)
     return [finding for suspect in SUSPECTS for finding in suspect(case)]
 
 
-def _case(
-    module: nn.Module,
-    images: Tensor,
-    error: EquivarianceError,
-    grid: ScaleGrid | None,
-    resampler: Resampler,
-    ends: Ends,
-) -> Case:
+def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Meter) -> Case:
     exact = images.to(torch.float64)
-    before, after = read(module, exact), read(module, rescale(exact, error.factor, resampler, ends))
+    before, after = read(module, exact), read(module, meter.move(exact, error.factor))
     try:
         repeated = _distance(call(module, exact[:1]), before.output[:1])
     except RejectedError:
@@ -118,8 +112,8 @@ def _case(
     case = Case(module, (before, after), error, repeated, None, None, None)
     if error.kind != "field":
         return case
-    scales = output_grid(module, grid, before.output, error.kind, before.path)
-    return replace(case, grid=scales, moved=rescale(before.output, error.factor, resampler, ends), direct=after.output)
+    scales = output_grid(module, meter.grid, before.output, error.kind, before.path)
+    return replace(case, grid=scales, moved=meter.move(before.output, error.factor), direct=after.output)
 
 
 def _no_signal(case: Case) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from sesn.receptive import POINTWISE, Receptive, spoilt_by, window
+from sesn.meter.receptive import POINTWISE, Receptive, spoilt_by, window
 from sesn.scales import ScaleGrid
 
 #: Functions that look at other pixels. Pooling to a given size is left out: it makes scores of maps.
@@ -52,6 +52,10 @@ class Path:
     def hiding(self, what: str) -> Path:
         """Followed by something that a layer may hide behind."""
         return replace(self, unread=self.unread | {what}, hidden=self.hidden | {what})
+
+    def as_known(self) -> Path:
+        """As if what it went through and could not be read looked at one pixel."""
+        return replace(self, unread=frozenset(), hidden=frozenset())
 
     def through(self, layer: nn.Module, made: Tensor, side: int) -> Path:
         """Followed by a layer that says how far it looks, on images of this side."""
@@ -110,12 +114,13 @@ class Trail:
     """What a forward pass went through.
 
     Attributes:
-        side: of the images.
+        side: of the images, or of those that `start` says how these came about from.
         end: how the output came about; None if it does not come from the images, or nobody saw how.
     """
 
-    def __init__(self) -> None:
-        self.side = 1
+    def __init__(self, start: Path | None = None, side: int | None = None) -> None:
+        self.side = side or 0
+        self._start = start or Path()
         self.end: Path | None = None
         self._paths: MutableMapping[Tensor, Path] = WeakTensorKeyDictionary()
         self._entered: list[nn.Module] = []
@@ -126,8 +131,8 @@ class Trail:
     @contextmanager
     def following(self, module: nn.Module, images: Tensor) -> Iterator[None]:
         """See what happens to these images, which must be those that the module is given."""
-        self.side = _side(images)
-        self._paths[images] = Path()
+        self.side = self.side or _side(images)
+        self._paths[images] = self._start
         self._owned = {id(p) for m in module.modules() if _is_pointwise(m) for p in m.parameters(recurse=False)}
         thread = threading.get_ident()
 
@@ -150,7 +155,11 @@ class Trail:
 
     def end_at(self, output: Any) -> None:
         """The module has returned this."""
-        self.end = self._paths.get(output) if isinstance(output, Tensor) else None
+        self.end = self.path_to(output) if isinstance(output, Tensor) else None
+
+    def path_to(self, tensor: Tensor) -> Path | None:
+        """How a tensor came about; None if it does not come from the images, or nobody saw how."""
+        return self._paths.get(tensor)
 
     def _enter(self, layer: nn.Module) -> None:
         self._within = [*self._within, layer] if self._reading else [layer]

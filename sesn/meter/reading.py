@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, positive, require, whole
-from sesn.receptive import Receptive, spoilt_by, submodules
-from sesn.resample import resampled_size
+from sesn.meter.receptive import Receptive, spoilt_by, submodules
+from sesn.meter.resample import resampled_size
+from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
-from sesn.trail import Path, Trail
 
 Kind = Literal["auto", "field", "map", "scale", "invariant"]
 KINDS: tuple[Kind, ...] = ("auto", "field", "map", "scale", "invariant")
@@ -32,6 +32,7 @@ _LOST = ("something that hides how the output comes from the images",)
 _SLOPE = 8
 #: Two answers to the same images whose Delta exceeds this, and the rounding of the module's dtype, are different.
 _SAME = torch.finfo(torch.float32).eps
+ON_META = "on the meta device, which holds no numbers"
 #: The fewest pixels a rescaled side may have.
 FEWEST_PIXELS = 3
 #: The most pixels that a rescaled side may have: more is a slip of the pen, and would fill the memory.
@@ -70,9 +71,9 @@ class Reading:
         return self.path.coarsest if self.path is not None else (1, 0)
 
 
-def read(module: nn.Module, images: Tensor) -> Reading:
-    """Call the module and follow the images through it."""
-    trail = Trail()
+def read(module: nn.Module, images: Tensor, after: Reading | None = None) -> Reading:
+    """Call the module and follow the images through it; where `after` made them, from the images that it was given."""
+    trail = Trail() if after is None else Trail(after.path or Path().hiding(*_LOST), after.side)
     output = call(module, images, trail)
     return Reading(output, trail.side, trail.end)
 
@@ -80,10 +81,23 @@ def read(module: nn.Module, images: Tensor) -> Reading:
 def seen_by(module: nn.Module, images: Tensor) -> Receptive:
     """How far a module looks, from running it on one of the images, or on all if it takes no other number."""
     with torch.no_grad():
-        try:
-            return receptive_field_of(module, images[:1], read(module, images[:1]))
-        except RejectedError:
-            return receptive_field_of(module, images, read(module, images))
+        return receptive_field_of(module, *_read_few(module, images))
+
+
+def spoiled_by(module: nn.Module, images: Tensor) -> int:
+    """Scale channels that a module spoils, counted along the images' way; where it hides that, over its layers."""
+    with torch.no_grad():
+        path = _read_few(module, images)[1].path
+    if path is None or path.hidden:
+        return sum(map(spoilt_by, submodules(module)))
+    return path.spoiled
+
+
+def _read_few(module: nn.Module, images: Tensor) -> tuple[Tensor, Reading]:
+    try:
+        return images[:1], read(module, images[:1])
+    except RejectedError:
+        return images, read(module, images)
 
 
 def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> Receptive:
@@ -191,6 +205,17 @@ def _checked(output: Any, images: Tensor) -> Tensor:
     return output.to(torch.float64, copy=True)  # it may use the tensor again
 
 
+def odd_output(output: Any) -> str:
+    """Why there are no numbers to measure in an output; an empty text if there are."""
+    if not isinstance(output, Tensor):
+        return ""
+    if output.layout != torch.strided:
+        return f"it returns a tensor of layout {output.layout}; return output.to_dense()"
+    if output.is_meta:
+        return f"it returns a tensor {ON_META}"
+    return "" if output.numel() else f"it returns a tensor of shape {tuple(output.shape)}, which holds no numbers"
+
+
 def output_kind(kind: Kind, output: Tensor) -> Kind:
     """How to read an output: as asked, or by its rank, where axes of one pixel are no space."""
     found = _KIND_BY_RANK.get(output.dim())
@@ -246,11 +271,6 @@ def _module_grid(module: nn.Module, path: Path | None) -> ScaleGrid | None:
             "that its scale axis has"
         )
     return made[0] if made and made[0] in every else None
-
-
-def spoiled_channels(module: nn.Module, spoiled: int | None) -> int:
-    """Scale channels at the large end that a module's interscale layers, run one after the other, fill with zeros."""
-    return sum(map(spoilt_by, submodules(module))) if spoiled is None else whole("spoiled", spoiled, 0)
 
 
 def spoiled_along(path: Path | None, spoiled: int | None) -> int:

@@ -8,37 +8,19 @@ for one image f, as a ratio of sums over channels, scales and space. Tests asser
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sesn._checks import one_of, require
-from sesn.action import rescale
-from sesn.probe import (
-    KINDS,
-    SPATIAL,
-    Kind,
-    call,
-    check_eval,
-    check_images,
-    check_repeatable,
-    output_crop,
-    output_grid,
-    output_kind,
-    quarter_side,
-    read,
-    receptive_field_of,
-    spoiled_along,
-    unrelated_to,
-)
-from sesn.reference import reference_error
-from sesn.resample import ENDS, RESAMPLERS, Ends, Resampler
+from sesn.meter.reading import SPATIAL
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
-Action = Callable[[Tensor, float], Tensor]
+if TYPE_CHECKING:
+    from sesn.meter.meter import Meter
+
 #: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
 ROUNDING_ENERGY = 1e-24
 #: Unrelated images differ by about 1 to 2; where they differ by less than this, the output hardly depends on them.
@@ -66,6 +48,7 @@ class EquivarianceError:
         pairs: the partnered scale channels (k of the rescaled image, j of the original).
         by_scale: Delta of each pair, [pairs, images].
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
+        meter: how it was measured; None where two outputs were compared that no meter made.
     """
 
     valid: Tensor
@@ -83,6 +66,7 @@ class EquivarianceError:
     pairs: tuple[tuple[int, int], ...]
     by_scale: Tensor
     border: Tensor
+    meter: Meter | None = None
 
     @property
     def at_floor(self) -> bool:
@@ -110,77 +94,6 @@ class EquivarianceError:
     def on_grid(self) -> bool:
         """Whether the factor is a step of the grid; otherwise the nearest partners were compared."""
         return bool(self.pairs) and self.residual <= ON_GRID_TOLERANCE
-
-
-def equivariance_error(
-    module: nn.Module,
-    images: Tensor,
-    factor: float,
-    *,
-    grid: ScaleGrid | None = None,
-    kind: Kind = "auto",
-    action: Action | None = None,
-    spoiled: int | None = None,
-    resampler: Resampler = "lanczos3",
-    crop: int | Literal["auto"] = "auto",
-    ends: Ends | Literal["auto"] = "auto",
-    repeat: bool = True,
-) -> EquivarianceError:
-    """Measure Delta of a module under L_s, s = factor (< 1 shrinks), on images [b, c, h, w].
-
-    Args:
-        module: any module in eval mode that takes images.
-        images: the images f; zero-mean images, or a large mean hides the error (see `centred`).
-        factor: s > 0.
-        grid: the output's scales; by default the module's `grid`, or that of the submodule that made the output.
-        kind: what the output is: "field" [b, c, s, h, w], "map" [b, c, h, w], "scale" [b, c, s], "invariant" [b, c].
-        action: how L_s acts on an output that is none of these: action(output, factor) -> output.
-        spoiled: scale channels at the large end that interscale layers fill with zeros; by default counted.
-        resampler: "lanczos3" for zero-padded modules, "fourier" for circular ones, "bicubic", "legacy".
-        crop: pixels to leave out at each border; by default min(receptive radius x s + 3, a quarter of the side).
-        ends: what lies past the border for the resampler; by default "circular" for "fourier", else "zeros". With
-            crop=0, "inside" keeps the resampler from darkening the border.
-        repeat: call the module once more, and refuse it if its output depends on state or chance; False saves the call
-            for a module that is known to have neither.
-    """
-    check_images(images, factor)
-    check_eval(module)
-    one_of("kind", kind, KINDS)
-    if action is not None and (grid is not None or spoiled is not None):
-        raise ValueError(
-            "`action` says how the whole output moves, scales included: give it without `grid` and `spoiled`"
-        )
-    past = resampler_ends(resampler, ends)
-    with torch.no_grad():
-        exact = images.to(torch.float64)
-        small = rescale(exact, factor, resampler, past)
-        reading = read(module, exact)
-        original, direct = reading.output, call(module, small)
-        if repeat:
-            check_repeatable(module, *((small, direct) if factor < 1 else (exact, original)))
-        if action is not None:
-            moved, found = _acted(action, original, factor), "action"
-            spatial = crop != "auto" and direct.dim() >= 4
-        else:
-            found = output_kind(kind, original)
-            grid = output_grid(module, grid, original, found, reading.path)
-            spatial = found in SPATIAL
-            moved = rescale(original, factor, resampler, past) if spatial else original
-        margin = spoiled_along(reading.path, spoiled) if grid is not None else 0
-        seen = receptive_field_of(module, exact, reading) if spatial and crop == "auto" else reading.seen
-        cut = output_crop(crop, seen, factor, direct) if spatial else 0
-        floor = reference_error(exact, factor, resampler, past, min(math.ceil(cut * seen.stride), quarter_side(small)))
-        others = _others(module, exact, small, direct)
-        return compare(moved, direct, factor, found, grid, margin, cut, floor, others)
-
-
-def _others(module: nn.Module, images: Tensor, small: Tensor, direct: Tensor) -> Tensor:
-    """Phi(L_s f) of another image in the place of each: of the next one or, where that is the same image, of noise."""
-    alone = (images == images.roll(-1, 0)).flatten(1).all(1).to(direct.device)
-    others = direct.roll(-1, 0)
-    if not bool(alone.any()):
-        return others
-    return torch.where(alone.reshape(-1, *[1] * (direct.dim() - 1)), call(module, unrelated_to(small)), others)
 
 
 def compare(
@@ -302,20 +215,3 @@ def within(delta: float, unrelated: float | None, tolerance: float) -> bool:
 def middle(values: Tensor) -> float:
     """The median, the mean of the two middle values of an even number; NaN if any value is."""
     return float(values.quantile(0.5)) if values.numel() else math.nan
-
-
-def resampler_ends(resampler: Resampler, ends: Ends | Literal["auto"]) -> Ends:
-    """What lies past the border: the Fourier resampler is periodic, the others meet zeros unless told otherwise."""
-    one_of("resampler", resampler, RESAMPLERS)
-    if one_of("ends", ends, ("auto", *ENDS)) != "auto":
-        periodic = resampler == "fourier" and ends == "inside"
-        require(not periodic, "ends", ends, "circular with the fourier resampler, which is periodic", "or use lanczos3")
-        return ends  # type: ignore[return-value]
-    return "circular" if resampler == "fourier" else "zeros"
-
-
-def _acted(action: Action, original: Tensor, factor: float) -> Tensor:
-    moved = action(original, factor)
-    if not isinstance(moved, Tensor):
-        raise TypeError(f"`action` must return a tensor, got {type(moved).__name__}")
-    return moved.to(torch.float64)

@@ -15,7 +15,7 @@ from sesn._checks import floating, require
 from sesn._recording import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, along_both, bands, whole
-from sesn.resample import Ends, Resampler, resampler_line, resampling_matrix
+from sesn.meter.resample import Ends, Resampler, resampler_line, resampling_matrix
 from sesn.scales import ScaleGrid
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import require
-from sesn.diagnosis import diagnose
-from sesn.equivariance import EquivarianceError, equivariance_error, middle
+from sesn.meter.compare import EquivarianceError, middle
+from sesn.meter.diagnosis import diagnose
+from sesn.meter.meter import equivariance_error
 
 #: What a module that is equivariant by construction reaches on a pixel grid, by what its output is. Pooling over space
 #: adds what enters and leaves at the border.
@@ -32,11 +33,11 @@ def assert_equivariant(
     error = equivariance_error(module, images, factor, **options)
     limit = _tolerance(module, error.kind) if tolerance is None else tolerance
     if not error.passes(limit):
-        raise AssertionError(explain(module, images, error, limit, **options))
+        raise AssertionError(explain(module, images, error, limit))
     return error
 
 
-def explain(module: nn.Module, images: Tensor, error: EquivarianceError, tolerance: float, **options: Any) -> str:
+def explain(module: nn.Module, images: Tensor, error: EquivarianceError, tolerance: float) -> str:
     """By how much a module misses a tolerance, where, and the likeliest causes with their remedies."""
     median, floor = middle(error.valid), middle(error.floor)
     verdict = f"median Delta {median:.3g} over {error.valid.numel()} image(s) exceeds the tolerance {tolerance:.3g}"
@@ -52,9 +53,7 @@ def explain(module: nn.Module, images: Tensor, error: EquivarianceError, toleran
     downscale = 1 / error.factor
     heading = f"not scale-equivariant at factor {error.factor:.4g} (downscale {downscale:.4g}): {verdict}"
     lines = [heading, context, *_where(error)]
-    reading = {name: options[name] for name in ("grid", "resampler", "ends") if name in options}
-    findings = diagnose(module, images, error, **reading)
-    lines += [f"  likely cause: {finding}" for finding in findings[:3]]
+    lines += [f"  likely cause: {finding}" for finding in diagnose(module, images, error)[:3]]
     return "\n".join(lines)
 
 

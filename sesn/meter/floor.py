@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from sesn.action import rescale
 from sesn.algorithms import Axis
 from sesn.algorithms.separable import make_passes
 from sesn.basis import Profile, ProfilePairs
-from sesn.resample import Ends, Resampler
+from sesn.meter.action import rescale
+from sesn.meter.resample import Ends, Resampler
 
 #: The narrower of the two widths compared, and the half-width of their windows in sigmas.
 SIGMA = 1.5

@@ -1,0 +1,380 @@
+"""The meter: the one place that runs both branches of a module, moves outputs by the group and has them compared.
+
+Delta = ||L_s Phi(f) - Phi(L_s f)||^2 / ||L_s Phi(f)||^2
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from sesn._checks import one_of
+from sesn.meter.action import ScaleTranslation, rescale, translate
+from sesn.meter.compare import EquivarianceError, compare
+from sesn.meter.floor import reference_error
+from sesn.meter.reading import (
+    KINDS,
+    SPATIAL,
+    Kind,
+    Reading,
+    automatic_crop,
+    call,
+    check_eval,
+    check_images,
+    check_repeatable,
+    output_crop,
+    output_grid,
+    output_kind,
+    read,
+    receptive_field_of,
+    seen_by,
+    spoiled_along,
+    unrelated_to,
+)
+from sesn.meter.resample import Ends, Resampler, resampled_size, resampler_ends
+from sesn.meter.stages import Recorded, Recorder, Stage, matched
+from sesn.scales import ScaleGrid
+
+Action = Callable[[Tensor, float], Tensor]
+#: A factor s, or a translation by whole pixels with it.
+Element = float | ScaleTranslation
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Both branches of a module on the same images, in float64.
+
+    Attributes:
+        module: what was run.
+        images: f.
+        small: L_s f.
+        original: Phi(f), and how it came about.
+        direct: Phi(L_s f).
+        moved: L_s Phi(f) before the scale axis shifts; scale channels without a partner are zero.
+        kind: how the outputs were read.
+        grid: their scales; None without a scale axis.
+        factor: s.
+    """
+
+    module: nn.Module
+    images: Tensor
+    small: Tensor
+    original: Reading
+    direct: Tensor
+    moved: Tensor
+    kind: str
+    grid: ScaleGrid | None
+    factor: float
+
+
+@dataclass(frozen=True)
+class Meter:
+    """How Delta is measured. The same meter measures any module, at any factor.
+
+    Args:
+        resampler: "lanczos3" for zero-padded modules, "fourier" for circular ones, "bicubic", "legacy".
+        ends: what lies past the border for the resampler; by default "circular" for "fourier", else "zeros". With
+            crop=0, "inside" keeps the resampler from darkening the border.
+        crop: pixels to leave out at each border; by default min(receptive radius x s + 3, a quarter of the side).
+        kind: what the output is: "field" [b, c, s, h, w], "map" [b, c, h, w], "scale" [b, c, s], "invariant" [b, c].
+        grid: the output's scales; by default the module's `grid`, or that of the submodule that made the output.
+        spoiled: scale channels at the large end that interscale layers fill with zeros; by default counted.
+        action: how L_s acts on an output that is none of these: action(output, factor) -> output. If it has a method
+            `partnered(output, direct, factor)`, a mask of what can be compared, `valid` is over that alone.
+
+    Raises:
+        ValueError: the resampler, the ends or the kind is unknown, or an action is given with a grid.
+
+    Example:
+        >>> meter = Meter(crop=4)
+        >>> images = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+        >>> error = meter.measure(nn.Identity(), images, 0.5)
+        >>> error.valid.tolist(), error.meter == meter
+        ([0.0, 0.0], True)
+        >>> [error.factor for error in meter.sweep(nn.Identity(), images, [0.5, 0.75])]
+        [0.5, 0.75]
+    """
+
+    resampler: Resampler = "lanczos3"
+    ends: Ends | Literal["auto"] = "auto"
+    crop: int | Literal["auto"] = "auto"
+    kind: Kind = "auto"
+    grid: ScaleGrid | None = None
+    spoiled: int | None = None
+    action: Action | None = None
+
+    def __post_init__(self) -> None:
+        one_of("kind", self.kind, KINDS)
+        resampler_ends(self.resampler, self.ends)
+        if self.action is not None and (self.grid is not None or self.spoiled is not None):
+            raise ValueError(
+                "`action` says how the whole output moves, scales included: give it without `grid` and `spoiled`"
+            )
+
+    def __str__(self) -> str:
+        """The resampler, and what differs from the default."""
+        named = ("kind", "crop", "ends")
+        told = [f"{name} {getattr(self, name)}" for name in named if getattr(self, name) != "auto"]
+        scales = [] if self.grid is None else ["grid " + ", ".join(f"{sigma:.4g}" for sigma in self.grid)]
+        return "; ".join([f"resampler {self.resampler}", *told, *scales])
+
+    def move(self, images: Tensor, factor: Element) -> Tensor:
+        """L_s on the last two axes, and a translation after it where one is given.
+
+        Args:
+            images: [..., h, w].
+            factor: s > 0, or an element of the group whose translation is by whole pixels.
+        """
+        element = factor if isinstance(factor, ScaleTranslation) else ScaleTranslation(factor)
+        small = rescale(images, element.scale, self.resampler, resampler_ends(self.resampler, self.ends))
+        down, right = map(int, element.translation)
+        return translate(small, down, right) if down or right else small
+
+    def branches(self, module: nn.Module, images: Tensor, factor: Element) -> Branches:
+        """Run both branches and move the output of the original one.
+
+        Args:
+            module: any module in eval mode that takes images.
+            images: f [b, c, h, w].
+            factor: s > 0, or an element of the group.
+        """
+        with torch.no_grad():
+            exact = images.to(torch.float64)
+            small = self.move(exact, factor)
+            return self._moved(module, exact, small, read(module, exact), call(module, small), factor)
+
+    def measure(
+        self,
+        module: nn.Module,
+        images: Tensor,
+        factor: Element,
+        *,
+        context: bool = True,
+        repeat: bool = True,
+        apart: bool = False,
+    ) -> EquivarianceError:
+        """Delta of a module under L_s, s = factor (< 1 shrinks), on images [b, c, h, w].
+
+        Args:
+            module: any module in eval mode that takes images.
+            images: the images f; zero-mean images, or a large mean hides the error (see `centred`).
+            factor: s > 0, or an element of the group.
+            context: measure also what Delta is judged by, the floor (else NaN) and a ceiling for images that are alone.
+            repeat: call the module once more, and refuse it if its output depends on state or chance; False saves the
+                call for a module that is known to have neither.
+            apart: let every channel of every image count as an image.
+
+        Raises:
+            ValueError: the images, the factor or the module's output cannot be measured.
+        """
+        (error,) = self.sweep(module, images, [factor], context=context, repeat=repeat, apart=apart)
+        return error
+
+    def sweep(
+        self,
+        module: nn.Module,
+        images: Tensor,
+        factors: Sequence[Element],
+        *,
+        context: bool = True,
+        repeat: bool = True,
+        apart: bool = False,
+    ) -> Iterator[EquivarianceError]:
+        """Delta at each factor, one after the other, from one Phi(f); arguments as in `measure`."""
+        for factor in factors:
+            check_images(images, _scale(factor))
+        check_eval(module)
+        exact = images.to(torch.float64)
+        with torch.no_grad():
+            original = read(module, exact)
+        for place, factor in enumerate(factors):
+            with torch.no_grad():
+                small = self.move(exact, factor)
+                direct = call(module, small)
+                if repeat and place == 0:
+                    smaller = (small, direct) if _scale(factor) < 1 else (exact, original.output)
+                    check_repeatable(module, *smaller)
+                found = self._moved(module, exact, small, original, direct, factor)
+                error = self.error(found, context=context, apart=apart)
+            yield error
+
+    def along(self, chain: Iterable[nn.Module], images: Tensor, factor: float) -> Iterator[EquivarianceError]:
+        """Delta after each module of a chain, from one pass of each branch; without floor and repetition.
+
+        Args:
+            chain: modules in eval mode that are called one after the other, such as a Sequential.
+            images: f [b, c, h, w].
+            factor: s > 0.
+        """
+        check_images(images, factor)
+        before = nn.Sequential()
+        exact = images.to(torch.float64)
+        small = direct = self.move(exact, factor)
+        original: Reading | None = None
+        for module in chain:
+            check_eval(module)
+            before = nn.Sequential(*before, module)
+            with torch.no_grad():
+                # From module to module in their own dtype: `call` gives back float64, which holds it exactly.
+                original = read(module, exact if original is None else original.output, original)
+                direct = call(module, direct)
+                error = self.error(self._moved(before, exact, small, original, direct, factor), context=False)
+            yield error
+
+    def inside(self, module: nn.Module, images: Tensor, factor: float) -> list[Stage]:
+        """Delta after every call of every submodule, in call order; without floor and repetition.
+
+        Args:
+            module: any module in eval mode that takes images.
+            images: f [b, c, h, w].
+            factor: s > 0.
+
+        Outputs are read by their rank, with the scales of the layers they come from; the meter's `grid` is for those
+        that no layer with a `grid` was called before.
+        """
+        check_images(images, factor)
+        check_eval(module)
+        with torch.no_grad():
+            exact = images.to(torch.float64)
+            small = self.move(exact, factor)
+            original, direct = (Recorder.of(module, x, self.grid) for x in (exact, small))
+            return [self._stage(one, other, exact, small, factor) for one, other in matched(original, direct)]
+
+    def _stage(self, one: Recorded, other: Recorded | None, images: Tensor, small: Tensor, factor: float) -> Stage:
+        """Compare one call in the two branches, or say why it cannot be done."""
+        if other is None:
+            return replace(one.stage, note="not called for the rescaled images")
+        if one.reading is None or other.reading is None:
+            return replace(one.stage, note=one.stage.note or other.stage.note)
+        meter = replace(self, grid=one.grid, kind="auto")
+        try:
+            found = meter._moved(one.stage.module, images, small, one.reading, other.reading.output, factor)
+            if found.moved.shape == found.direct.shape:
+                return replace(one.stage, error=meter.error(found, context=False))
+            sizes = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
+            return replace(one.stage, note="its size does not follow the image's: {}, {} expected".format(*sizes))
+        except ValueError as problem:
+            return replace(one.stage, note=str(problem))
+
+    def crop_for(self, module: nn.Module, images: Tensor, factor: float) -> int:
+        """The automatic crop of a module, as a number that can be given for others that look less far."""
+        seen = seen_by(module, images)
+        sides = [resampled_size(side, factor) for side in images.shape[-2:]]
+        return automatic_crop(seen, factor, most=int(min(sides) / seen.stride / 4))
+
+    def floor(self, images: Tensor, factor: Element, crop: int) -> Tensor:
+        """What the meter itself contributes: Delta of a well sampled reference lift on each image.
+
+        Args:
+            images: f [b, c, h, w].
+            factor: s > 0, or an element of the group.
+            crop: pixels of the rescaled image to leave out at each border, at most a quarter of its side.
+        """
+        exact, scale = images.to(torch.float64), _scale(factor)
+        quarter = min(resampled_size(side, scale) for side in images.shape[-2:]) // 4
+        past = resampler_ends(self.resampler, self.ends)
+        return reference_error(exact, scale, self.resampler, past, min(crop, quarter))
+
+    def error(self, found: Branches, *, context: bool = True, apart: bool = False) -> EquivarianceError:
+        """Compare two branches that were run; `context` and `apart` as in `measure`."""
+        spatial = found.kind in SPATIAL or (self.action is not None and self.crop != "auto" and found.direct.dim() >= 4)
+        margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
+        asked = spatial and self.crop == "auto"
+        seen = receptive_field_of(found.module, found.images, found.original) if asked else found.original.seen
+        cut = output_crop(self.crop, seen, found.factor, found.direct) if spatial else 0
+        floor, others = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), None
+        if context:
+            floor = self.floor(found.images, found.factor, math.ceil(cut * seen.stride))
+            others = _others(found)
+        moved, direct = found.moved, found.direct
+        if apart:
+            moved, direct = (x.flatten(0, 1)[:, None] for x in (moved, direct))
+            others = None if others is None else others.flatten(0, 1)[:, None]
+        reading = found.factor, found.kind, found.grid, margin, cut, floor
+        whole = replace(compare(moved, direct, *reading, others), meter=self)
+        partnered = getattr(self.action, "partnered", None)
+        if partnered is None:
+            return whole
+        mask = partnered(found.original.output, direct, found.factor)
+        return replace(compare(moved * mask, direct * mask, *reading, others), all=whole.all, meter=self)
+
+    def _moved(
+        self, module: nn.Module, images: Tensor, small: Tensor, original: Reading, direct: Tensor, factor: Element
+    ) -> Branches:
+        """The branches with the output of the original one moved as its kind says."""
+        scale, output = _scale(factor), original.output
+        if self.action is not None:
+            kind, grid = "action" if self.kind == "auto" else str(self.kind), None
+            moved = _acted(self.action, output, scale)
+        else:
+            kind = output_kind(self.kind, output)
+            grid = output_grid(module, self.grid, output, kind, original.path)
+            moved = self._partners(output, factor, grid) if kind in SPATIAL else output
+        return Branches(module, images, small, original, direct, moved, kind, grid, scale)
+
+    def _partners(self, output: Tensor, factor: Element, grid: ScaleGrid | None) -> Tensor:
+        """L_s of an output; scale channels without a partner are not computed."""
+        pairs = grid.match(_scale(factor)).pairs if grid is not None else ()
+        first, last = min((j for _, j in pairs), default=0), max((j for _, j in pairs), default=0)
+        if not pairs or (first == 0 and last == output.shape[2] - 1):
+            return self.move(output, factor)
+        part = self.move(output[:, :, first : last + 1], factor)
+        moved = part.new_zeros(*output.shape[:3], *part.shape[-2:])
+        moved[:, :, first : last + 1] = part
+        return moved
+
+
+def _scale(factor: Element) -> float:
+    return factor.scale if isinstance(factor, ScaleTranslation) else factor
+
+
+def _acted(action: Action, original: Tensor, factor: float) -> Tensor:
+    moved = action(original, factor)
+    if not isinstance(moved, Tensor):
+        raise TypeError(f"`action` must return a tensor, got {type(moved).__name__}")
+    return moved.to(torch.float64)
+
+
+def _others(found: Branches) -> Tensor:
+    """Phi(L_s f) of another image in the place of each: of the next one or, where that is the same image, of noise."""
+    images, direct = found.images, found.direct
+    alone = (images == images.roll(-1, 0)).flatten(1).all(1).to(direct.device)
+    others = direct.roll(-1, 0)
+    if not bool(alone.any()):
+        return others
+    noise = call(found.module, unrelated_to(found.small))
+    return torch.where(alone.reshape(-1, *[1] * (direct.dim() - 1)), noise, others)
+
+
+def equivariance_error(
+    module: nn.Module,
+    images: Tensor,
+    factor: float,
+    *,
+    grid: ScaleGrid | None = None,
+    kind: Kind = "auto",
+    action: Action | None = None,
+    spoiled: int | None = None,
+    resampler: Resampler = "lanczos3",
+    crop: int | Literal["auto"] = "auto",
+    ends: Ends | Literal["auto"] = "auto",
+    repeat: bool = True,
+) -> EquivarianceError:
+    """Measure Delta of a module under L_s, s = factor (< 1 shrinks), on images [b, c, h, w].
+
+    Args:
+        module, images, factor, repeat: as in `Meter.measure`.
+        grid, kind, action, spoiled, resampler, crop, ends: as in `Meter`.
+
+    Example:
+        >>> images = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+        >>> equivariance_error(nn.Identity(), images, 0.5).valid.tolist()
+        [0.0, 0.0]
+    """
+    meter = Meter(resampler, ends, crop, kind, grid, spoiled, action)
+    return meter.measure(module, images, factor, repeat=repeat)
