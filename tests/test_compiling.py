@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import sesn
 from sesn import baselines
 from sesn.algorithms import ALGORITHMS
-from sesn.baselines.si_convnet import pixels_seen, warp
+from sesn.methods.si_convnet import pixels_seen, warp
 from sesn.nonlinearity import _bessel
 
 GRID = sesn.ScaleGrid([0.9, 1.3])

@@ -15,19 +15,14 @@ from torch import nn
 
 from harness.machine import machine_line
 from harness.memory import keep_freed_memory
-from harness.methods import methods_on
 from harness.progress import progress_bar
 from harness.steps import training_step
 from harness.stopwatch import interleave, peak_bytes
-from sesn.models import multiply_adds
+from sesn.methods import REFERENCE, Method, method, methods_on
+from sesn.networks import multiply_adds
 
 RESOLUTIONS = (28, 56)
-REFERENCE = "cnn"
 PAPER = Path(__file__).parents[1] / "paper" / "epoch_time.csv"
-#: At most this much of (time of a step / CNN's) / (nominal multiply-adds / CNN's), by the method's family.
-WORK_GOALS = {"sesn": 1.5, "sicnn": 1.5, "dss": 1.5, "ss-cnn": 1.5, "si-convnet": 2.5, "sevf": 2.5}
-#: At most this many times CNN's time, by family and resolution.
-TIME_GOALS = {("sesn", 28): 9.0, ("sicnn", 28): 25.0}
 HEADINGS = ("method", "step ms", "x CNN", "work M", "x CNN", "time/work", "peak MB", "paper s", "x CNN", "goals")
 #: Columns of a printed table where there is no terminal to fit.
 WIDTH = 120
@@ -40,7 +35,7 @@ class Result:
     """What was measured of one network, and what the paper prints.
 
     Attributes:
-        label, family: printed name and key without Scalar and Vector.
+        method: whose network it is.
         resolution: 28 or 56.
         milliseconds: of a step, round by round; `reference` those of the CNN in the same rounds.
         work, reference_work: nominal multiply-adds per image.
@@ -48,8 +43,7 @@ class Result:
         seconds, reference_seconds: the paper's epoch.
     """
 
-    label: str
-    family: str
+    method: Method
     resolution: int
     milliseconds: Sequence[float]
     reference: Sequence[float]
@@ -77,9 +71,9 @@ class Result:
     def goals(self) -> list[tuple[str, bool]]:
         """Each goal in words, and whether it was met."""
         found = []
-        if bound := WORK_GOALS.get(self.family):
+        if bound := self.method.goals.work:
             found.append((f"time/work <= {bound:g}", self.slowness <= bound))
-        if bound := TIME_GOALS.get((self.family, self.resolution)):
+        if bound := self.method.goals.times.get(self.resolution, 0.0):
             found.append((f"<= {bound:g} x CNN", self.time_ratio <= bound))
         return found
 
@@ -139,11 +133,9 @@ def _digits(batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tenso
 def _result(
     key: str, size: int, samples: Mapping[str, list[float]], work: Mapping[Key, int], memory: Mapping[str, int]
 ) -> Result:
-    label = next(row.label_on("mnist") for row in methods_on("mnist") if row.key == key)
-    family = key.removesuffix("-scalar").removesuffix("-vector")
     name, reference, seconds = f"{key}/{size}", f"{REFERENCE}/{size}", paper_seconds()
     times, works = (samples[name], samples[reference]), (work[key, size], work[REFERENCE, size])
-    return Result(label, family, size, *times, *works, memory[name], seconds[key, size], seconds[REFERENCE, size])
+    return Result(method(key), size, *times, *works, memory[name], seconds[key, size], seconds[REFERENCE, size])
 
 
 def paper_seconds() -> dict[Key, float]:
@@ -163,7 +155,7 @@ def _table(resolution: int, results: Sequence[Result]) -> Table:
 
 def _cells(one: Result) -> list[str]:
     return [
-        one.label,
+        one.method.label_on("mnist"),
         f"{statistics.median(one.milliseconds):.0f}",
         f"{one.time_ratio:.2f}",
         f"{one.work / 1e6:.1f}",

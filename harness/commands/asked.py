@@ -18,7 +18,7 @@ from harness.records import BUDGETS, Budget, Cell, Scalar
 from harness.store.lines import Entry
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
-from sesn.models.recipes import known_recipe
+from sesn.networks.recipes import known_recipe
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
 ORDERS = ("listed", "worth")

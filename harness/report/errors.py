@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from harness.methods import METHODS, methods_on
 from harness.report.findings import Finding, claim, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import Agreement, Sample, agreement, counting_agreement, summarised
 from harness.report.tables import Entry, Table, absent
+from sesn.methods import METHODS, methods_on
 
 SETTINGS = ((28, False), (28, True), (56, False), (56, True))
 COLUMNS = [
@@ -206,7 +206,7 @@ def _thousands(count: float) -> str:
 def _rules(frame: Any) -> tuple[int, ...]:
     """A rule above the first SESN, as in the paper."""
     methods = list(dict.fromkeys(frame["method"]))
-    own = [place for place, method in enumerate(methods) if method.startswith("sesn")]
+    own = [place for place, method in enumerate(methods) if METHODS[method].ours]
     return (own[0], own[-1] + 1) if own else ()
 
 
@@ -221,7 +221,7 @@ def mnist_says(frame: Any) -> list[Finding]:
 def _best_of_settings(frame: Any) -> Iterator[Finding]:
     for resolution, augmented in SETTINGS:
         part = frame[frame["resolution"].eq(resolution) & frame["augmented"].eq(augmented) & frame["here"].notna()]
-        others = part[~part["method"].str.startswith("sesn")]
+        others = part[[not METHODS[key].ours for key in part["method"]]]
         if len(others) == len(part) or not len(others):
             continue
         best, rival = (side.loc[side["here"].idxmin()] for side in (part[~part.index.isin(others.index)], others))
@@ -237,7 +237,7 @@ def _best_of_settings(frame: Any) -> Iterator[Finding]:
 
 def _rivals() -> list[str]:
     """The methods of the table that are not SESN."""
-    return [row.key for row in methods_on("mnist") if not row.key.startswith("sesn")]
+    return [row.key for row in methods_on("mnist") if not row.ours]
 
 
 def _beyond_chance(best: Any, rival: Any) -> bool | None:

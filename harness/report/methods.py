@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from harness.methods import METHODS, NETWORKS, Method
-from sesn.models import Recipe
-from sesn.models.recipes import known_recipe
+from sesn.methods import METHODS, Method
+from sesn.networks import NETWORKS, Recipe
+from sesn.networks.recipes import known_recipe
 
 #: On each network: numbers are not cut off, however narrow the terminal; footnotes may go to the next line.
 WIDEST = ("999,999", "99,999,999")

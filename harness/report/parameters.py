@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from harness.methods import METHODS, Method, scales_of
-from sesn.models import Recipe, Regime
+from sesn.methods import METHODS, Method, scales_of
+from sesn.networks import Recipe
 
 COLUMNS = (
     *("method", "label", "widths", "scales", "widths_paper", "scales_paper"),
@@ -28,13 +28,7 @@ def setup(row: Method, network: str, recipe: Recipe = "paper") -> Setup:
     """How a method's network is set up."""
     with torch.device("meta"):
         grid = scales_of(row.first_layer(1, 1, recipe, network))
-    if network == "mnist":
-        assert row.mnist is not None
-        widths = row.mnist(Regime(recipe=recipe)).channels
-    else:
-        assert row.stl10 is not None
-        widths = row.stl10(recipe).base
-    return Setup("-".join(map(str, widths)), 1 if grid is None else len(grid))
+    return Setup("-".join(map(str, row.widths(network, recipe))), 1 if grid is None else len(grid))
 
 
 def parameter_frame(rows: Any, paper: Any, network: str) -> Any:

@@ -10,13 +10,13 @@ from typing import Any
 
 from harness.drawing import Drawing
 from harness.machine import machine_words
-from harness.methods import METHODS
 from harness.records import Budget
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import VERDICTS, Finding, Verdict
 from harness.report.select import Selection, cleaned, select
 from harness.report.tables import Table
 from harness.report.waterfall import budget_selection
+from sesn.methods import METHODS
 
 #: What the seeds of an experiment number; weight draws elsewhere.
 REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")

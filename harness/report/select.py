@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from harness.machine import device_kind
-from harness.methods import METHODS
 from harness.records import BUDGETS, CORE, METRICS, Budget
+from sesn.methods import METHODS
 
 #: Settings that an artefact lays out side by side. All others have one value there, or one for each place in it.
 AXES: Mapping[str, tuple[str, ...]] = {

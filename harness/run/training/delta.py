@@ -27,8 +27,8 @@ from torch.nn import functional
 from harness.data.labelled import LabelledImages
 from harness.run.training.tasks import Batch
 from sesn import equivariance_error
-from sesn.models import MNISTScaleNet
-from sesn.models.mnist import SIDE
+from sesn.networks import MNISTScaleNet
+from sesn.networks.mnist import SIDE
 
 DOWNSCALES = (math.sqrt(2), 2.0)
 

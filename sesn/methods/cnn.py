@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from sesn.models import mnist, wrn
-from sesn.models.recipes import Recipe, Regime
-from sesn.models.wrn import Place
+from sesn.methods.method import CHANNELS, COLOURS, WIDE_SIDE, Method, Source, no_scales
+from sesn.networks import mnist, wrn
+from sesn.networks.recipes import Recipe, Regime
+from sesn.networks.wrn import Place
 
 
 def mnist_parts(regime: Regime) -> mnist.Parts:
@@ -27,3 +28,29 @@ def conv1x1(place: Place, in_channels: int, out_channels: int, stride: int) -> n
 def wrn_parts(recipe: Recipe) -> wrn.Parts:
     """3 x 3 convolutions without biases."""
     return wrn.Parts(stem=lambda i, o: nn.Conv2d(i, o, 3, padding=1, bias=False), conv=conv3x3, shortcut=conv1x1)
+
+
+def plain(side: int) -> nn.Module:
+    """The convolution that the layers of the other methods are compared with."""
+    return nn.Conv2d(COLOURS, CHANNELS, side, padding=side // 2, bias=False)
+
+
+CNN = Method(
+    "cnn",
+    "CNN",
+    Source("Ghosh & Gupta 2019, arXiv:1906.03861"),
+    "#000000",
+    {"mnist": mnist.Network(mnist_parts)},
+    no_scales,
+    absences={"stl10": "on STL-10 the plain network is the wide ResNet; use wrn"},
+)
+WRN = Method(
+    "wrn",
+    "WRN",
+    Source("Zagoruyko & Komodakis 2016, arXiv:1605.07146"),
+    "#000000",
+    {"stl10": wrn.Network(wrn_parts)},
+    no_scales,
+    side=WIDE_SIDE,
+    absences={"mnist": "on MNIST-scale the plain network is the CNN; use cnn"},
+)

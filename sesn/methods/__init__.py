@@ -1,0 +1,41 @@
+"""METHODS: which methods the experiments compare, one row each; its file holds all that there is to know of it.
+
+Everything else refers to a method by its key.
+"""
+
+from __future__ import annotations
+
+from sesn._lookup import looked_up
+from sesn.methods.cnn import CNN, WRN
+from sesn.methods.dss import DSS_SCALAR, DSS_VECTOR
+from sesn.methods.harmonic import HARM_WRN
+from sesn.methods.method import Method as Method
+from sesn.methods.method import Source as Source
+from sesn.methods.method import scales_of as scales_of
+from sesn.methods.method import vector_angles as vector_angles
+from sesn.methods.sevf import SEVF_SCALAR, SEVF_VECTOR
+from sesn.methods.si_convnet import SI_CONVNET
+from sesn.methods.sicnn import SICNN_SCALAR, SICNN_VECTOR
+from sesn.methods.ss_cnn import SS_CNN
+from sesn.methods.steerable import SESN_A, SESN_B, SESN_C, SESN_SCALAR, SESN_VECTOR
+
+#: The colours stay apart for readers with any colour vision (a test simulates it), within each of the two networks.
+_ROWS = (
+    *(CNN, WRN, SICNN_SCALAR, SICNN_VECTOR, SI_CONVNET, SEVF_SCALAR, SEVF_VECTOR, DSS_SCALAR, DSS_VECTOR, SS_CNN),
+    *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
+)
+
+#: Every method by its key, in the order of the paper's tables.
+METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
+#: The key of the plain network that times are compared with.
+REFERENCE = CNN.key
+
+
+def method(key: str) -> Method:
+    """The method of that key; an unknown key is answered with the keys, and the nearest of them."""
+    return looked_up("method", key, METHODS)
+
+
+def methods_on(network: str, recipe: str = "paper") -> list[Method]:
+    """The methods that have such a network, in order."""
+    return [row for row in METHODS.values() if row.lacks(network, recipe) is None]
