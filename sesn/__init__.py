@@ -20,6 +20,9 @@ from sesn.diagnosis import Finding as Finding
 from sesn.diagnosis import diagnose as diagnose
 from sesn.equivariance import EquivarianceError as EquivarianceError
 from sesn.equivariance import equivariance_error as equivariance_error
+from sesn.methods import Method as Method
+from sesn.methods import build as build
+from sesn.methods import list_methods as list_methods
 from sesn.nonlinearity import BandlimitedReLU as BandlimitedReLU
 from sesn.pool import GlobalPool as GlobalPool
 from sesn.pool import ScaleBatchNorm as ScaleBatchNorm

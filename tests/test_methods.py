@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
+import sesn
 from harness.cli import app
 from harness.run.properties import TRANSLATION_MARGIN, drawn, translation_error
 from harness.strategies import SEEDS
@@ -301,6 +304,34 @@ def test_only_sesn_is_ours_and_methods_that_rescale_say_what() -> None:
     assert [key for key, row in METHODS.items() if row.ours] == [key for key in METHODS if key.startswith("sesn")]
     rescaling = {"Input Rescaling": "input", "Filter Rescaling": "filters"}
     assert all(row.resamples == rescaling.get(row.source.approach, "") for row in METHODS.values())
+
+
+# The front
+
+
+def test_build_and_list_methods_are_the_registry() -> None:
+    assert sesn.list_methods() == list(METHODS)
+    assert sesn.list_methods("mnist") == [row.key for row in methods_on("mnist")]
+    torch.manual_seed(0)
+    network = sesn.build("sesn-vector", recipe="released", **THIN["mnist-56"])
+    other = thin("sesn-vector", "mnist-56", "released")
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), other.parameters(), strict=True))
+    with complains("`method` (='sesn_vectro')", "did you mean 'sesn-vector'?"):
+        sesn.build("sesn_vectro", "mnist")
+    with complains("`network` (='mnits')", "mnist, stl10", "did you mean 'mnist'?"):
+        sesn.build("cnn", "mnits")
+
+
+def test_building_needs_torch_and_numpy_alone() -> None:
+    script = """
+import sys, sesn
+sesn.build("sesn-vector", "mnist", resolution=28, recipe="paper")
+sesn.build("sesn-b", "stl10", depth=10, width=1)
+assert sesn.list_methods()[0] == "cnn"
+print(sorted({"pandas", "scipy", "matplotlib", "typer", "rich", "sklearn", "harness"} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # The registry
