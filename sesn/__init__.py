@@ -21,6 +21,7 @@ from sesn.diagnosis import diagnose as diagnose
 from sesn.equivariance import EquivarianceError as EquivarianceError
 from sesn.equivariance import equivariance_error as equivariance_error
 from sesn.methods import Method as Method
+from sesn.methods import Source as Source
 from sesn.methods import build as build
 from sesn.methods import list_methods as list_methods
 from sesn.nonlinearity import BandlimitedReLU as BandlimitedReLU

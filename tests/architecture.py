@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness.memory",
         "harness.progress",
         "harness.records",
+        "harness.request",
         "harness.statistics",
         "harness.steps",
         "harness.stopwatch",

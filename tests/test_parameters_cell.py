@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.plan import EXPERIMENTS, Planned, Request
+from harness.plan import EXPERIMENTS, Planned
 from harness.records import Cell
+from harness.request import Request
 from harness.run.context import Context, Skip
 from harness.run.parameters import parameters
 from sesn.methods import METHODS

@@ -11,11 +11,11 @@ from harness.plan import (
     EXPERIMENTS,
     REALISATIONS,
     RESOLUTIONS,
-    Request,
     experiment,
     plan,
 )
 from harness.records import BUDGETS, Budget, Cell
+from harness.request import Request
 from harness.run.runners import RUNNERS
 from harness.run.training.schedules import mnist_recipe
 from sesn.methods import METHODS, methods_on

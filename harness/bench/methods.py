@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from harness.progress import progress_bar
 from harness.steps import training_step
 from harness.stopwatch import interleave, peak_bytes
 from sesn.methods import REFERENCE, Method, method, methods_on
+from sesn.methods.outside import check
 from sesn.networks import multiply_adds
 
 RESOLUTIONS = (28, 56)
@@ -78,13 +80,15 @@ class Result:
         return found
 
 
-def run_methods(rounds: int, threads: int, device: str, only: str, batch: int) -> list[Result]:
+def run_methods(
+    rounds: int, threads: int, device: str, only: str, batch: int, methods: Sequence[str] = ()
+) -> list[Result]:
     """Time every method at both resolutions in one interleaved run, and print a table for each."""
     torch.set_num_threads(threads)
     where, console = torch.device(device), Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    results = measure_methods(rounds, where, only, batch, console)
+    results = measure_methods(rounds, where, only, batch, console, methods)
     console.print(
         f"training steps (zero_grad, forward, cross-entropy, backward, Adam) of batch {batch}, float32, recipe paper, "
         f"medians of {rounds} interleaved rounds; work: nominal multiply-adds per image, in millions; "
@@ -96,10 +100,18 @@ def run_methods(rounds: int, threads: int, device: str, only: str, batch: int) -
 
 
 def measure_methods(
-    rounds: int, device: torch.device, only: str, batch: int, progress: Console | None = None
+    rounds: int,
+    device: torch.device,
+    only: str,
+    batch: int,
+    progress: Console | None = None,
+    methods: Sequence[str] = (),
 ) -> list[Result]:
-    """Build the networks whose key contains `only` (and the CNN), time them in turn, then take their memory."""
-    networks = _networks(only, device)
+    """Build the networks (and the CNN's) whose key contains `only`, time them in turn, then take their memory.
+
+    Of the `methods` if some are named, by key or as FILE.py:NAME.
+    """
+    networks = _networks(only, device, [method(name).key for name in methods])
     keep_freed_memory()
     steps = {f"{key}/{size}": training_step(net, [_digits(batch, device)]) for (key, size), net in networks.items()}
     with progress_bar(progress, rounds + 1 + len(steps), "timing steps") as advance:
@@ -112,8 +124,12 @@ def measure_methods(
     return [_result(key, size, samples, work, memory) for key, size in networks]
 
 
-def _networks(only: str, device: torch.device) -> dict[Key, nn.Module]:
-    chosen = [row for row in methods_on("mnist") if only in row.key or row.key == REFERENCE]
+def _networks(only: str, device: torch.device, keys: Sequence[str]) -> dict[Key, nn.Module]:
+    wanted = [row for row in methods_on("mnist") if only in row.key and (not keys or row.key in keys)]
+    chosen = dict.fromkeys([method(REFERENCE), *wanted])
+    for row in chosen:
+        if row.digest:
+            check(row)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return {
@@ -135,7 +151,8 @@ def _result(
 ) -> Result:
     name, reference, seconds = f"{key}/{size}", f"{REFERENCE}/{size}", paper_seconds()
     times, works = (samples[name], samples[reference]), (work[key, size], work[REFERENCE, size])
-    return Result(method(key), size, *times, *works, memory[name], seconds[key, size], seconds[REFERENCE, size])
+    published = seconds.get((key, size), math.nan), seconds[REFERENCE, size]
+    return Result(method(key), size, *times, *works, memory[name], *published)
 
 
 def paper_seconds() -> dict[Key, float]:
@@ -162,7 +179,7 @@ def _cells(one: Result) -> list[str]:
         f"{one.work_ratio:.2f}",
         f"{one.slowness:.2f}",
         f"{one.memory / 2**20:.0f}",
-        f"{one.seconds:.1f}",
-        f"{one.seconds / one.reference_seconds:.2f}",
+        "" if math.isnan(one.seconds) else f"{one.seconds:.1f}",
+        "" if math.isnan(one.seconds) else f"{one.seconds / one.reference_seconds:.2f}",
         ", ".join(f"{words} {'met' if met else 'MISSED'}" for words, met in one.goals()),
     ]

@@ -18,7 +18,10 @@ COLUMNS = (
 
 
 class Setup(NamedTuple):
-    """The channels of the three stages or groups (those of the wide ResNet before widening), and how many scales."""
+    """The channels of the three stages or groups (those of the wide ResNet before widening), and how many scales.
+
+    Empty, and 0, of a network that is not built on the skeleton: nobody has said.
+    """
 
     widths: str
     scales: int
@@ -26,9 +29,12 @@ class Setup(NamedTuple):
 
 def setup(row: Method, network: str, recipe: Recipe = "paper") -> Setup:
     """How a method's network is set up."""
+    widths = row.widths(network, recipe)
+    if not widths:
+        return Setup("", 0)
     with torch.device("meta"):
         grid = scales_of(row.first_layer(1, 1, recipe, network))
-    return Setup("-".join(map(str, row.widths(network, recipe))), 1 if grid is None else len(grid))
+    return Setup("-".join(map(str, widths)), 1 if grid is None else len(grid))
 
 
 def parameter_frame(rows: Any, paper: Any, network: str) -> Any:

@@ -125,7 +125,7 @@ def _faster(lines: Any) -> Iterator[Finding]:
     for side, part in lines[lines["ratio"].notna()].groupby("resolution"):
         lines_of = {line["method"]: line for line in part.to_dict("records")}
         own = [line for key, line in lines_of.items() if METHODS[key].ours]
-        slow = [line for key, line in lines_of.items() if METHODS[key].resamples]
+        slow = [line for key, line in lines_of.items() if METHODS[key].resamples and not METHODS[key].digest]
         if not own or not slow:
             continue
         fastest, slowest = min(slow, key=_ratio), max(own, key=_ratio)

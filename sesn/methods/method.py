@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -26,7 +26,8 @@ KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 #: A layer by itself maps COLOURS to CHANNELS.
 COLOURS, CHANNELS = 3, 8
 #: The side of a kernel in the MNIST-scale networks, and in the wide ResNets.
-MNIST_SIDE, WIDE_SIDE = 7, 3
+MNIST_SIDE: Final = 7
+WIDE_SIDE: Final = 3
 #: Neighbouring scales that a filter sees where the method lets one choose: as in the paper's and DSS' own networks.
 EXTENT = 2
 #: The step between the scales of layers from field to field, and how many they have.
@@ -68,7 +69,7 @@ def no_scales(step: float) -> nn.Module:
     raise ValueError(f"`step` (={step:.4g}) must not be given: a plain convolution has one scale")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Method:
     """One method.
 
@@ -102,7 +103,7 @@ class Method:
     networks: Mapping[str, Callable[..., nn.Module]] = field(default_factory=dict)
     layer: AtStep | None = None
     between: Between | None = None
-    side: int = MNIST_SIDE
+    side: Literal[3, 7] = MNIST_SIDE
     resamples: Literal["", "input", "filters"] = ""
     ours: bool = False
     representative: bool = True
@@ -112,6 +113,8 @@ class Method:
     digest: str = ""
 
     def __post_init__(self) -> None:
+        named = self.colour == "" or re.fullmatch(r"#[0-9a-fA-F]{6}", self.colour) is not None
+        _checks.require(named, "colour", self.colour, "of the form #RRGGBB", "or leave it out")
         good = isinstance(self.key, str) and KEY.fullmatch(self.key) is not None
         _checks.require(good, "key", self.key, "small letters, digits and hyphens", "such as my-method")
         for network in self.networks:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.networks.carriers import MAP, Carrier
-from sesn.networks.recipes import Recipe, Regime
+from sesn.networks.recipes import RESOLUTIONS, Recipe, Regime
 from sesn.networks.skeleton import Skeleton, Task
 
 #: Side of the images of MNIST.
@@ -53,7 +53,12 @@ class Parts:
 
 #: A method's file offers one of these for each of its networks.
 PartsOf = Callable[[Regime], Parts]
-TASK = Task((1, SIDE, SIDE), CLASSES, {"resolution": SIDE, "augmented": False, "channels": None})
+TASK = Task(
+    (1, SIDE, SIDE),
+    CLASSES,
+    options={"resolution": SIDE, "augmented": False, "channels": None},
+    tried=tuple({"resolution": resolution} for resolution in RESOLUTIONS),
+)
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,10 @@ class Task(NamedTuple):
         image: channels, height and width of what it reads.
         classes: how many scores it returns.
         options: what it can be built with besides a recipe, and the defaults.
-        resized: whether `resolution` is the side of the images; otherwise the network resizes them itself.
+        tried: options that show quickly whether a network works.
     """
 
     image: tuple[int, int, int]
     classes: int
     options: Mapping[str, Any]
-    resized: bool = False
-
-    def image_at(self, resolution: int) -> tuple[int, int, int]:
-        """The image that a network of some resolution reads."""
-        return (self.image[0], resolution, resolution) if self.resized else self.image
+    tried: tuple[Mapping[str, Any], ...]

@@ -79,7 +79,9 @@ class Parts:
 
 #: A method's file offers one of these for each of its networks.
 PartsOf = Callable[[Recipe], Parts]
-TASK = Task((3, 96, 96), CLASSES, {"depth": 16, "width": 8, "resolution": 96}, resized=True)
+TASK = Task(
+    (3, 96, 96), CLASSES, options={"depth": 16, "width": 8, "resolution": 96}, tried=({"depth": 10, "width": 1},)
+)
 
 
 @dataclass(frozen=True)

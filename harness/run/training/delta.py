@@ -68,14 +68,17 @@ class DeltaProbe:
 
     def measure(self, network: nn.Module, epoch: int) -> list[dict[str, Any]]:
         """The measurements whatever the epoch."""
-        assert isinstance(network, MNISTScaleNet)
-        scores, trunk = _Scores(network, self.level).eval(), _Trunk(network, self.level).eval()
+        scores = _Scores(network, self.level).eval()
+        # A network that is not built on the skeleton has no trunk to compare.
+        trunk = _Trunk(network, self.level).eval() if isinstance(network, MNISTScaleNet) else None
         wide = _on_canvas(self.digits, 2 * SIDE)
         found = []
         for downscale in DOWNSCALES:
             at = {"epoch": epoch, "downscale": downscale, "data_name": self.name}
             of_scores = equivariance_error(scores, self.digits, 1 / downscale, kind="invariant", repeat=False)
             found.append(_plain("delta", of_scores.valid, {**at, "of": "logits"}))
+            if trunk is None:
+                continue
             of_trunk = equivariance_error(trunk, wide, 1 / downscale, kind="map", repeat=False)
             found.append(_plain("delta", of_trunk.valid, {**at, "of": "trunk"}))
             found.append(_plain("delta_centred", of_trunk.centred, {**at, "of": "trunk"}))
@@ -96,7 +99,7 @@ def _on_canvas(digits: Tensor, side: int) -> Tensor:
 class _Scores(nn.Module):
     """Digits of any even size, on the network's canvas, to its scores less their mean."""
 
-    def __init__(self, network: MNISTScaleNet, level: float) -> None:
+    def __init__(self, network: nn.Module, level: float) -> None:
         super().__init__()
         self.network, self.level = network, level
 
