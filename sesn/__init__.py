@@ -22,6 +22,10 @@ from sesn.meter.diagnosis import diagnose as diagnose
 from sesn.meter.meter import Meter as Meter
 from sesn.meter.meter import equivariance_error as equivariance_error
 from sesn.meter.resample import resampling_matrix as resampling_matrix
+from sesn.methods import Method as Method
+from sesn.methods import Source as Source
+from sesn.methods import build as build
+from sesn.methods import list_methods as list_methods
 from sesn.nonlinearity import BandlimitedReLU as BandlimitedReLU
 from sesn.pool import GlobalPool as GlobalPool
 from sesn.pool import ScaleBatchNorm as ScaleBatchNorm

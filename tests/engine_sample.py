@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness.plan import EXPERIMENTS, Draft, Experiment, Request
+from harness.plan import EXPERIMENTS, Draft, Experiment
 from harness.records import Cell, Measurement
+from harness.request import Request
 from harness.run.context import Context, Skip
 from harness.run.runners import RUNNERS
 

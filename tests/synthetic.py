@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.methods import METHODS, methods_on
 from harness.records import Cell, Measurement, Result
 from harness.store.frame import frame_of
 from harness.store.lines import Entry, Values, encode
+from sesn.methods import METHODS, methods_on
 
 PROVENANCE = {"code": "abc", "machine": "Synthetic CPU", "torch": "0.0", "device": "cpu", "threads": 2}
 STARTED = "2026-01-01T00:00:00+00:00"

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from sesn import ScaleBatchNorm, ScaleConv1x1, ScaleProjection
-from sesn.baselines.dss import DSSConv, DSSLift
-from sesn.baselines.sevf import SEVFConv, SEVFLift, VectorBatchNorm, VectorMagnitude
-from sesn.baselines.sicnn import SiCNNConv, SiCNNLift
-from sesn.baselines.ss_cnn import SSConv
-from sesn.models import MNISTScaleNet, Regime, WideResNet, dss, mnist, sevf, sicnn, ss_cnn, wrn
-from sesn.models.carriers import ColumnBatchNorm
+from sesn.methods import dss, sevf, sicnn, ss_cnn
+from sesn.methods._vectors import VectorBatchNorm, VectorMagnitude
+from sesn.methods.dss import DSSConv, DSSLift
+from sesn.methods.sevf import SEVFConv, SEVFLift
+from sesn.methods.sicnn import SiCNNConv, SiCNNLift
+from sesn.methods.ss_cnn import SSConv
+from sesn.networks import MNISTScaleNet, Regime, WideResNet, mnist, wrn
+from sesn.networks.carriers import ColumnBatchNorm
 
 
 def small(parts: mnist.PartsOf, **regime: Any) -> MNISTScaleNet:

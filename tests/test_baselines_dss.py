@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sesn.baselines import DSSConv, DSSLift
-from sesn.baselines.dss import blur_variance, discrete_gaussian
+from sesn.methods.dss import DSSConv, DSSLift, blur_variance, discrete_gaussian
 
 
 def normal(*shape: int) -> Tensor:

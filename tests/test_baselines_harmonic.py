@@ -8,8 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sesn.baselines import HarmonicConv
-from sesn.baselines.harmonic import cosine_filters
+from sesn.methods.harmonic import HarmonicConv, cosine_filters
 
 
 def test_the_nine_filters_are_orthonormal_cosines() -> None:

@@ -11,16 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import equivariance_error
-from sesn.baselines import (
-    SEVFConv,
-    SEVFLift,
-    VectorBatchNorm,
-    VectorMagnitude,
-    VectorMaxPool,
-    sevf_angles,
-    sevf_scales,
-)
-from sesn.baselines.sevf import rescaled_size
+from sesn.methods._vectors import VectorBatchNorm, VectorMagnitude, VectorMaxPool
+from sesn.methods.sevf import SEVFConv, SEVFLift, rescaled_size, sevf_angles, sevf_scales
 
 SCALES, ANGLES = sevf_scales(), sevf_angles()
 

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sesn.baselines import SIConv
-from sesn.baselines.si_convnet import rescaled_size, warp
+from sesn.methods.si_convnet import SIConv, rescaled_size, warp
 
 MNIST = (0.3, 0.45, 0.67, 1, 1.49, 2.23, 3.33)
 

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sesn.baselines import SiCNNConv, SiCNNLift
-from sesn.baselines.sicnn import canvas_side
+from sesn.methods.sicnn import SiCNNConv, SiCNNLift, canvas_side
 
 MNIST = (0.3, 0.45, 0.67, 1, 1.49, 2.23, 3.33)
 STL = (0.67, 1, 1.5)

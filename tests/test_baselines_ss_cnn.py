@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sesn.baselines import SSConv
-from sesn.baselines._maximum import largest
-from sesn.baselines.ss_cnn import harmonics, radial_frequency
+from sesn.methods._maximum import largest
+from sesn.methods.ss_cnn import SSConv, harmonics, radial_frequency
 
 ORDERS = (0.5, 1, 2)
 

@@ -11,11 +11,11 @@ import torch
 
 from harness.bench.__main__ import arguments
 from harness.bench.layers import CASES, TARGETS, Case, run_tables
-from harness.bench.methods import RESOLUTIONS, TIME_GOALS, WORK_GOALS, Result, measure_methods, paper_seconds
-from harness.methods import methods_on
+from harness.bench.methods import RESOLUTIONS, Result, measure_methods, paper_seconds
 from sesn import ScaleGrid, basis_b
+from sesn.methods import METHODS, methods_on
 
-RESULT = Result("SESN", "sesn", 28, [30.0, 50.0, 40.0], [10.0, 10.0, 20.0], 800, 100, 0, 7.6, 3.8)
+RESULT = Result(METHODS["sesn-vector"], 28, [30.0, 50.0, 40.0], [10.0, 10.0, 20.0], 800, 100, 0, 7.6, 3.8)
 
 
 def test_ratios_are_medians_of_the_ratios_within_rounds() -> None:
@@ -30,26 +30,24 @@ def test_goals_are_met_or_missed() -> None:
     assert [met for _, met in slow.goals()] == [True, False]  # 9.5 x CNN, 1.19 per multiply-add
     assert [met for _, met in replace(slow, work=600).goals()] == [False, False]
     assert len(replace(RESULT, resolution=56).goals()) == 1
-    assert replace(RESULT, family="cnn").goals() == []
+    assert replace(RESULT, method=METHODS["cnn"]).goals() == []
 
 
-def test_every_method_has_published_times_and_every_family_but_the_reference_a_goal() -> None:
+def test_every_method_has_published_times_and_every_one_but_the_reference_a_goal() -> None:
     keys = {row.key for row in methods_on("mnist")}
     assert set(paper_seconds()) == {(key, size) for key in keys for size in RESOLUTIONS}
-    families = {key.removesuffix("-scalar").removesuffix("-vector") for key in keys}
-    assert set(WORK_GOALS) == families - {"cnn"}
-    assert {family for family, _ in TIME_GOALS} <= families
+    assert {row.key for row in methods_on("mnist") if row.goals.work} == keys - {"cnn"}
 
 
 def test_methods_are_measured_beside_the_cnn() -> None:
     results = measure_methods(rounds=1, device=torch.device("cpu"), only="dss-vector", batch=2)
-    assert [(one.label, one.resolution) for one in results] == [
+    assert [(one.method.label, one.resolution) for one in results] == [
         (label, size) for size in RESOLUTIONS for label in ("CNN", "DSS Vector")
     ]
     for one in results:
         assert len(one.milliseconds) == 1
         assert one.memory > 0
-        if one.family == "cnn":
+        if one.method.key == "cnn":
             assert one.time_ratio == one.work_ratio == 1.0
         else:
             assert one.work_ratio == pytest.approx(4, rel=0.02)

@@ -11,8 +11,9 @@ import pytest
 from test_run_command import cells, invoke
 
 from harness.machine import provenance
-from harness.plan import Request, plan
+from harness.plan import plan
 from harness.records import Measurement, Result
+from harness.request import Request
 from harness.store.running import Doing
 from harness.store.writing import Writer
 

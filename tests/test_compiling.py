@@ -14,15 +14,19 @@ import torch
 from torch import Tensor, nn
 
 import sesn
-from sesn import baselines
 from sesn.algorithms import ALGORITHMS
-from sesn.baselines.si_convnet import pixels_seen, warp
+from sesn.methods import _vectors, dss, harmonic, sevf, si_convnet, sicnn, ss_cnn
+from sesn.methods.si_convnet import pixels_seen, warp
 from sesn.nonlinearity import _bessel
+
+FILES = (_vectors, dss, harmonic, sevf, si_convnet, sicnn, ss_cnn)
+#: They stand between layers of two kinds, in one network or measurement.
+ADAPTERS = {"FirstScales", "ScalesToVectors", "VectorsToScales"}
 
 GRID = sesn.ScaleGrid([0.9, 1.3])
 A = sesn.basis_a(GRID, 5, 2)
 ANY = sesn.SteerableBasis.from_function(lambda x, y: torch.exp(-(x**2) - y**2 + x * y), GRID, 5)
-SEVF = baselines.sevf_scales(3), baselines.sevf_angles(3)
+SEVF = sevf.sevf_scales(3), sevf.sevf_angles(3)
 IMAGE, FIELD = (2, 2, 9, 8), (2, 2, 2, 9, 8)
 #: Every layer by its class's name: how it is made, with no more arguments than it asks for, and what it takes.
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -36,18 +40,18 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "GlobalPool": (sesn.GlobalPool, IMAGE),
     "BandlimitedReLU": (sesn.BandlimitedReLU, FIELD),
     "ReLU": (sesn.ReLU, FIELD),
-    "DSSLift": (lambda: baselines.DSSLift(2), IMAGE),
-    "DSSConv": (lambda: baselines.DSSConv(2, 3, 3, 2), FIELD),
-    "HarmonicConv": (lambda: baselines.HarmonicConv(2, 3), IMAGE),
-    "SEVFLift": (lambda: baselines.SEVFLift(2, 3, 3, *SEVF), IMAGE),
-    "SEVFConv": (lambda: baselines.SEVFConv(2, 3, 3, *SEVF), FIELD),
-    "VectorBatchNorm": (lambda: baselines.VectorBatchNorm(2), FIELD),
-    "VectorMagnitude": (baselines.VectorMagnitude, FIELD),
-    "VectorMaxPool": (lambda: baselines.VectorMaxPool(2), FIELD),
-    "SIConv": (lambda: baselines.SIConv(2, 3, 3, (0.5, 1, 2)), IMAGE),
-    "SiCNNLift": (lambda: baselines.SiCNNLift(2, 3, 3, (0.67, 1.5)), IMAGE),
-    "SiCNNConv": (lambda: baselines.SiCNNConv(2, 3, 3, (0.67, 1.5)), FIELD),
-    "SSConv": (lambda: baselines.SSConv(2, 3, (5, 7), 5, (0.5, 1)), IMAGE),
+    "DSSLift": (lambda: dss.DSSLift(2), IMAGE),
+    "DSSConv": (lambda: dss.DSSConv(2, 3, 3, 2), FIELD),
+    "HarmonicConv": (lambda: harmonic.HarmonicConv(2, 3), IMAGE),
+    "SEVFLift": (lambda: sevf.SEVFLift(2, 3, 3, *SEVF), IMAGE),
+    "SEVFConv": (lambda: sevf.SEVFConv(2, 3, 3, *SEVF), FIELD),
+    "VectorBatchNorm": (lambda: _vectors.VectorBatchNorm(2), FIELD),
+    "VectorMagnitude": (_vectors.VectorMagnitude, FIELD),
+    "VectorMaxPool": (lambda: _vectors.VectorMaxPool(2), FIELD),
+    "SIConv": (lambda: si_convnet.SIConv(2, 3, 3, (0.5, 1, 2)), IMAGE),
+    "SiCNNLift": (lambda: sicnn.SiCNNLift(2, 3, 3, (0.67, 1.5)), IMAGE),
+    "SiCNNConv": (lambda: sicnn.SiCNNConv(2, 3, 3, (0.67, 1.5)), FIELD),
+    "SSConv": (lambda: ss_cnn.SSConv(2, 3, (5, 7), 5, (0.5, 1)), IMAGE),
 }
 
 
@@ -76,11 +80,12 @@ def agree(layer: nn.Module, shape: tuple[int, ...], backend: str = "aot_eager") 
 def test_every_public_layer_is_here() -> None:
     public = {
         name
-        for module in (sesn, baselines)
+        for module in (sesn, *FILES)
         for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, nn.Module)
+        if isinstance(value, type) and issubclass(value, nn.Module) and not name.startswith("_")
+        if module is sesn or value.__module__ == module.__name__
     }
-    assert public == LAYERS.keys()
+    assert public - ADAPTERS == LAYERS.keys()
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])

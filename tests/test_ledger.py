@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.commands.ledger import Estimates, Ledger, Total, estimates, standing
-from harness.plan import Planned, Request, plan
+from harness.plan import Planned, plan
 from harness.records import Cell
+from harness.request import Request
 from harness.run.engines.display import spoken
 from harness.store.lines import Entry, Values
 

@@ -12,7 +12,11 @@ from torch import nn
 
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn._meaning import meanings
-from sesn.baselines import DSSConv, SEVFConv, SEVFLift, SiCNNConv, SiCNNLift, SIConv, SSConv, sevf_angles, sevf_scales
+from sesn.methods.dss import DSSConv
+from sesn.methods.sevf import SEVFConv, SEVFLift, sevf_angles, sevf_scales
+from sesn.methods.si_convnet import SIConv
+from sesn.methods.sicnn import SiCNNConv, SiCNNLift
+from sesn.methods.ss_cnn import SSConv
 
 GRID = ScaleGrid([1.5, 2.1])
 

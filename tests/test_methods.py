@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,13 +18,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
+import sesn
 from harness.cli import app
-from harness.methods import METHODS, NETWORKS, Method, Source, method, methods_on
-from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, layers_of
 from harness.run.properties import TRANSLATION_MARGIN, drawn, translation_error
 from harness.strategies import SEEDS
 from harness.strategies import images as random_images
-from sesn.models import RECIPES, unused_parameters
+from sesn.methods import METHODS, Method, Source, method, methods_on
+from sesn.methods.method import CHANNELS, HIDDEN_SCALES
+from sesn.networks import NETWORKS, RECIPES, unused_parameters
 
 #: Small networks of the same make. The full ones are built on the meta device, where nothing is computed.
 THIN: dict[str, dict[str, Any]] = {
@@ -161,7 +164,7 @@ def test_everything_stays_on_the_device(key: str, size: str, recipe: Any) -> Non
 # Translations
 
 #: They resize their input, which moves it by fractions of a pixel; the others commute with shifts by whole pixels.
-RESAMPLING = ("si-convnet", "sevf-scalar", "sevf-vector")
+RESAMPLING = [key for key, row in METHODS.items() if row.resamples == "input"]
 SHIFTS = st.tuples(st.integers(-5, 5), st.integers(-5, 5))
 
 
@@ -173,11 +176,11 @@ def test_the_layer_commutes_with_translations(key: str, image: Tensor, shift: tu
     assert translation_error(layer, image, *shift, TRANSLATION_MARGIN).item() <= ROUNDING
 
 
-@pytest.mark.parametrize("key", [key for key in METHODS if layers_of(key).between and key not in RESAMPLING])
+@pytest.mark.parametrize("key", [key for key in METHODS if METHODS[key].between and key not in RESAMPLING])
 @settings(max_examples=3)
 @given(field=random_images(48, leading=(1, CHANNELS, HIDDEN_SCALES)), shift=SHIFTS, seed=SEEDS)
 def test_so_do_layers_between_fields(key: str, field: Tensor, shift: tuple[int, int], seed: int) -> None:
-    between = layers_of(key).between
+    between = METHODS[key].between
     assert between is not None
     assert translation_error(drawn(between, seed).double(), field, *shift, 20).item() <= ROUNDING
 
@@ -274,7 +277,7 @@ def test_unknown_networks_and_recipes() -> None:
         method("cnn").build("mnist", "papre")  # type: ignore[arg-type]
     with complains("`recipe` (='papre')", "'paper', 'released'"):
         method("cnn").first_layer(1, 2, "papre")  # type: ignore[arg-type]
-    with complains("`network` (='cifar')", "'mnist', 'stl10'"):
+    with complains("`network` (='cifar')", "mnist, stl10"):
         method("cnn").build("cifar")
 
 
@@ -283,11 +286,52 @@ def test_unknown_options_are_answered_with_those_of_the_network() -> None:
         method("cnn").build("mnist", depth=10)
 
 
-def test_a_row_gives_parts_or_a_reason() -> None:
-    with complains("'x'", "either parts or a reason", "mnist"):
-        Method("x", "X", Source("Nobody 2020"), "#000000")
+def test_a_row_gives_a_network_or_a_reason() -> None:
+    nobody, networks = Source("Nobody 2020"), METHODS["cnn"].networks
+    with complains("'x'", "must have a network or a layer"):
+        Method("x", "X", nobody)
+    with complains("'x'", "either a network or a reason", "mnist"):
+        Method("x", "X", nobody, networks=networks, absences={"mnist": "it is there"})
     with complains("'x'", "`absences`", "['cifar']"):
-        Method("x", "X", Source("Nobody 2020"), "#000000", absences={"mnist": "a", "stl10": "b", "cifar": "c"})
+        Method("x", "X", nobody, networks=networks, absences={"stl10": "b", "cifar": "c"})
+    with complains("`network` (='cifar')", "mnist, stl10"):
+        Method("x", "X", nobody, networks={"cifar": networks["mnist"]})
+    with complains("`key` (='My method')", "hyphens"):
+        Method("My method", "X", nobody, networks=networks)
+
+
+def test_only_sesn_is_ours_and_methods_that_rescale_say_what() -> None:
+    assert [key for key, row in METHODS.items() if row.ours] == [key for key in METHODS if key.startswith("sesn")]
+    rescaling = {"Input Rescaling": "input", "Filter Rescaling": "filters"}
+    assert all(row.resamples == rescaling.get(row.source.approach, "") for row in METHODS.values())
+
+
+# The front
+
+
+def test_build_and_list_methods_are_the_registry() -> None:
+    assert sesn.list_methods() == list(METHODS)
+    assert sesn.list_methods("mnist") == [row.key for row in methods_on("mnist")]
+    torch.manual_seed(0)
+    network = sesn.build("sesn-vector", recipe="released", **THIN["mnist-56"])
+    other = thin("sesn-vector", "mnist-56", "released")
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), other.parameters(), strict=True))
+    with complains("`method` (='sesn_vectro')", "did you mean 'sesn-vector'?"):
+        sesn.build("sesn_vectro", "mnist")
+    with complains("`network` (='mnits')", "mnist, stl10", "did you mean 'mnist'?"):
+        sesn.build("cnn", "mnits")
+
+
+def test_building_needs_torch_and_numpy_alone() -> None:
+    script = """
+import sys, sesn
+sesn.build("sesn-vector", "mnist", resolution=28, recipe="paper")
+sesn.build("sesn-b", "stl10", depth=10, width=1)
+assert sesn.list_methods()[0] == "cnn"
+print(sorted({"pandas", "scipy", "matplotlib", "typer", "rich", "sklearn", "harness"} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 # The registry

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from sesn import ScaleConv, ScaleConv1x1, ScaleLift, ScaleProjection
-from sesn.models import MNISTScaleNet, Regime, WideResNet, cnn, steerable, wrn
-from sesn.models.carriers import ColumnBatchNorm
-from sesn.models.steerable import Features
-from sesn.models.wrn import Place
+from sesn.methods import cnn, steerable
+from sesn.methods.steerable import Features
+from sesn.networks import MNISTScaleNet, Regime, WideResNet, wrn
+from sesn.networks.carriers import ColumnBatchNorm
+from sesn.networks.wrn import Place
 
 
 def complains(error: type[Exception], *words: str) -> Any:
@@ -118,8 +119,8 @@ def test_bad_channels(channels: Any) -> None:
 
 
 def wide(letter: str = "a", **options: Any) -> WideResNet:
-    parts = {"a": steerable.wrn_parts_a, "b": steerable.wrn_parts_b, "c": steerable.wrn_parts_c}[letter]
-    return WideResNet(parts("paper"), **{"depth": 10, "width": 1, "resolution": 8, **options})
+    parts = steerable.wrn_parts(steerable.DESIGNS[letter])
+    return WideResNet(parts, **{"depth": 10, "width": 1, "resolution": 8, **options})
 
 
 def test_wrn_16_8_has_the_published_shape() -> None:
@@ -163,7 +164,7 @@ def test_sesn_c_looks_across_scales_in_one_layer_and_has_wider_kernels() -> None
 
 def test_weights_start_from_fan_out() -> None:
     torch.manual_seed(0)
-    network = WideResNet(steerable.wrn_parts_a("paper"), depth=10, width=2, resolution=8)
+    network = WideResNet(steerable.wrn_parts(steerable.DESIGNS["a"]), depth=10, width=2, resolution=8)
     for name, weights_per_input in (("groups.2.0.conv2", 128 * 9), ("groups.2.0.shortcut", 128)):
         weight: Tensor = network.get_submodule(name).weight  # type: ignore[assignment]
         assert float(weight.detach().std()) == pytest.approx((2 / weights_per_input) ** 0.5, rel=0.05)

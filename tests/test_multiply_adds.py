@@ -9,10 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.methods import METHODS, NETWORKS, methods_on
 from sesn import ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, basis_b
-from sesn.baselines import DSSConv, DSSLift, HarmonicConv, SEVFConv, SEVFLift, SiCNNConv, SiCNNLift, SIConv, SSConv
-from sesn.models import multiply_adds
+from sesn.methods import METHODS, methods_on
+from sesn.methods.dss import DSSConv, DSSLift
+from sesn.methods.harmonic import HarmonicConv
+from sesn.methods.sevf import SEVFConv, SEVFLift
+from sesn.methods.si_convnet import SIConv
+from sesn.methods.sicnn import SiCNNConv, SiCNNLift
+from sesn.methods.ss_cnn import SSConv
+from sesn.networks import NETWORKS, multiply_adds
 
 SHAPES = {"mnist": (1, 28, 28), "stl10": (3, 96, 96)}
 BASIS = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), 15, 7, mult=1.5)

@@ -26,7 +26,7 @@ SMALL = 9
 STEPS = """
 import copy, os, torch
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
-from sesn.baselines import SiCNNLift
+from sesn.methods.sicnn import SiCNNLift
 
 torch.manual_seed(0)
 grid = ScaleGrid([1.5, 2.1, 3.0])

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from harness.methods import METHODS
 from harness.paper import published
 from harness.plan import EXPERIMENTS
 from sesn import ScaleGrid, basis_a
-from sesn.models.steerable import DESIGNS, RELEASED
+from sesn.methods import METHODS
+from sesn.methods.steerable import DESIGNS, RELEASED
 
 SOURCE = os.environ.get("SESN_PAPER", "")
 #: The rows of each table by their printed names.

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.methods import METHODS, NETWORKS, methods_on
+from sesn.methods import METHODS, methods_on
+from sesn.networks import NETWORKS
 
 #: What the released code counts.
 RELEASED = {

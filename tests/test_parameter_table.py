@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.methods import METHODS, NETWORKS, methods_on
 from harness.paper import FOLDER
 from harness.report.parameters import parameter_frame, setup
+from sesn.methods import METHODS, methods_on
+from sesn.networks import NETWORKS
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from harness.methods import METHODS
-from harness.plan import EXPERIMENTS, Planned, Request
+from harness.plan import EXPERIMENTS, Planned
 from harness.records import Cell
+from harness.request import Request
 from harness.run.context import Context, Skip
 from harness.run.parameters import parameters
-from sesn.models import parameter_count
+from sesn.methods import METHODS
+from sesn.networks import parameter_count
 
 PLANNED = EXPERIMENTS["parameters"].plan(Request())
 

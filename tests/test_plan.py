@@ -7,19 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from harness.methods import METHODS, methods_on
 from harness.plan import (
     EXPERIMENTS,
-    LITE_AT_56,
     REALISATIONS,
     RESOLUTIONS,
-    Request,
     experiment,
     plan,
 )
 from harness.records import BUDGETS, Budget, Cell
+from harness.request import Request
 from harness.run.runners import RUNNERS
 from harness.run.training.schedules import mnist_recipe
+from sesn.methods import METHODS, methods_on
 
 REQUESTS = [
     Request(budget, recipe=recipe, no_stl10=no_stl10)
@@ -90,7 +89,10 @@ def test_the_lite_budget_trains_a_fifth_of_the_papers_epochs_and_keeps_the_drops
     assert [schedule.rate_at(epoch) for epoch in range(12)] == pytest.approx([0.01] * 4 + [0.001] * 4 + [0.0001] * 4)
     at_28, at_56 = ([cell for cell in cells if cell.settings["resolution"] == side] for side in (28, 56))
     assert Counter(cell.method for cell in at_28) == {row.key: 4 for row in methods_on("mnist")}
-    assert Counter((cell.method, cell.seed) for cell in at_56) == {(key, 0): 2 for key in LITE_AT_56}
+    assert Counter((cell.method, cell.seed) for cell in at_56) == {
+        (row.key, 0): 2 for row in methods_on("mnist") if row.representative
+    }
+    assert {cell.method for cell in at_56} == {"cnn", "sicnn-vector", "dss-vector", "sesn-scalar", "sesn-vector"}
 
 
 def test_the_reduced_network_is_trained_with_every_method_for_one_seed_and_then_for_a_second() -> None:

@@ -15,7 +15,6 @@ from measures import ROUNDING, gaussian_blob
 from torch import Tensor, nn
 
 from harness.data.photographs import photographs
-from harness.methods import METHODS, scales_of
 from harness.paper import FOLDER
 from harness.records import Cell, Measurement
 from harness.report.properties import (
@@ -29,17 +28,6 @@ from harness.report.properties import (
     property_notes,
 )
 from harness.run.context import Context
-from harness.run.method_layers import (
-    COLOURS,
-    HIDDEN_SCALES,
-    LAYERS,
-    ScalesToVectors,
-    VectorsToScales,
-    layers_of,
-    odd_side,
-    plain,
-    vector_angles,
-)
 from harness.run.properties import (
     FAMILIES,
     OCTAVE,
@@ -55,8 +43,13 @@ from harness.run.properties import (
 )
 from harness.strategies import scale_grids
 from sesn import ScaleConv, ScaleGrid, basis_a
-from sesn.baselines import SEVFLift, sevf_angles, sevf_scales
 from sesn.meter.compare import middle
+from sesn.methods import METHODS, scales_of, vector_angles
+from sesn.methods._layer import odd_side
+from sesn.methods._vectors import ScalesToVectors, VectorsToScales
+from sesn.methods.cnn import plain
+from sesn.methods.method import COLOURS, HIDDEN_SCALES, Method
+from sesn.methods.sevf import SEVFLift, sevf_angles, sevf_scales
 
 # The families and what is compared
 
@@ -92,10 +85,9 @@ def test_the_middle_that_is_compared(side: int, downscale: float) -> None:
 # The layers
 
 
-def test_layers_belong_to_methods_and_a_method_without_them_says_so() -> None:
-    assert set(LAYERS) <= set(METHODS)
-    with pytest.raises(ValueError, match=r"`step` .=2. needs a row of the method in LAYERS"):
-        layers_of("zzz").at_step(2.0)
+def test_a_method_without_a_layer_says_so() -> None:
+    with pytest.raises(ValueError, match=r"`step` .=2. needs a `layer` of the method 'x'"):
+        Method("x", "X", networks=METHODS["cnn"].networks).at_step(2.0)
 
 
 @pytest.mark.parametrize("downscale", sorted(factor for factors in FAMILIES.values() for factor in factors))
@@ -103,7 +95,7 @@ def test_layers_belong_to_methods_and_a_method_without_them_says_so() -> None:
 def test_the_step_of_a_layer_is_the_factor_or_it_refuses(key: str, downscale: float) -> None:
     """SS-CNN's sides are whole and odd, so its steps are near; it hands on no scales that would have to partner."""
     try:
-        grid = scales_of(layers_of(key).at_step(downscale))
+        grid = scales_of(METHODS[key].at_step(downscale))
     except (TypeError, ValueError):
         plainly = METHODS[key].source.approach == "none"
         assert plainly or (key.startswith("dss") and downscale not in FAMILIES["integer"])
@@ -114,7 +106,7 @@ def test_the_step_of_a_layer_is_the_factor_or_it_refuses(key: str, downscale: fl
 
 
 def test_hidden_layers_have_the_scales_of_the_probe() -> None:
-    for key, layers in LAYERS.items():
+    for key, layers in METHODS.items():
         if layers.between is not None:
             grid = scales_of(layers.between())
             assert grid is not None
@@ -161,7 +153,7 @@ def test_vectors_that_no_filter_touches_see_no_other_scale() -> None:
     """What a vector is made of is no interaction; a filter over several positions is."""
     angles = sevf_angles(HIDDEN_SCALES)
     untouched = nn.Sequential(ScalesToVectors(angles), VectorsToScales(angles))
-    between = layers_of("sevf-vector").between
+    between = METHODS["sevf-vector"].between
     assert between is not None
     filtered = drawn(between, 0).double()
     assert [interscale_reach(module, one_scale_each(0)) for module in (untouched, filtered)] == [0, HIDDEN_SCALES - 1]
@@ -211,7 +203,7 @@ def test_sevf_turns_the_right_way() -> None:
 @pytest.mark.parametrize("key", ["dss-vector", "sesn-vector"])
 def test_equivariant_layers_are_far_below_a_plain_one_and_broken_ones_are_not(key: str) -> None:
     images = photographs(4)
-    layer = drawn(lambda: layers_of(key).at_step(2.0), 0)
+    layer = drawn(lambda: METHODS[key].at_step(2.0), 0)
     unlike = nn.Sequential(layer, Backwards())
     unlike.grid = scales_of(layer)
     good, bad, reference = (

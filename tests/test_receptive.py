@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from harness.methods import METHODS
-from harness.run.method_layers import CHANNELS, HIDDEN_SCALES, LAYERS
 from harness.strategies import lifts
 from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, diagnose, equivariance_error
-from sesn.baselines import SEVFLift, SIConv, VectorMaxPool
 from sesn.meter.reading import read, seen_by
 from sesn.meter.receptive import Receptive, receptive_field
+from sesn.methods import METHODS
+from sesn.methods._vectors import VectorMaxPool
+from sesn.methods.method import CHANNELS, HIDDEN_SCALES
+from sesn.methods.sevf import SEVFLift
+from sesn.methods.si_convnet import SIConv
 
 IMAGE = (1, 1, 97, 97)
 
@@ -74,9 +76,9 @@ def test_no_method_looks_farther_than_its_layer_says(key: str) -> None:
     assert 0 < seen_radius(layer, IMAGE) <= receptive_field(layer).radius
 
 
-@pytest.mark.parametrize("key", sorted(key for key, layers in LAYERS.items() if layers.between is not None))
+@pytest.mark.parametrize("key", sorted(key for key, layers in METHODS.items() if layers.between is not None))
 def test_no_layer_between_fields_looks_farther_than_it_says(key: str) -> None:
-    between = LAYERS[key].between
+    between = METHODS[key].between
     assert between is not None
     layer = between()
     field = (1, CHANNELS, HIDDEN_SCALES, *IMAGE[2:])

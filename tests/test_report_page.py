@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.commands.report import material
 from harness.files import GeneratedFiles
-from harness.methods import METHODS
 from harness.records import Cell, Measurement, Result
 from harness.report.artefacts import ARTEFACTS
 from harness.report.page import OTHERS, report_files
+from sesn.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "reports" / "budget" / "published.json"

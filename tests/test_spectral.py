@@ -16,7 +16,7 @@ from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.algorithms import Axis, Work, dense_convolution, spectral, spectral_convolution
 from sesn.algorithms.choose import SPECTRAL_CHANNELS, SPECTRAL_KERNEL, spectral_cost
 from sesn.algorithms.spectral import Taps, period
-from sesn.baselines._layer import convolve_inside, correlate
+from sesn.methods._layer import convolve_inside, correlate
 
 #: Rounding of sums of some hundred products, relative to the largest value.
 TOLERANCE = {torch.float64: 1e-14, torch.float32: 2e-6}
@@ -137,7 +137,7 @@ def test_the_baselines_convolutions_are_the_same_both_ways(case: Any, first: int
     found = []
     for pays in (False, True):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sesn.baselines._layer.spectral_pays", lambda *_, _pays=pays: _pays)
+            patch.setattr("sesn.methods._layer.spectral_pays", lambda *_, _pays=pays: _pays)
             inside = min(x.shape[-2:]) >= kernel.shape[-1]
             fits = first > -min(x.shape[-2:]) and first + kernel.shape[-1] > 0
             found.append([correlate(x, kernel, first, stride)] if fits else [])

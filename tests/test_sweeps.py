@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.photographs import photographs
-from harness.plan import EXPERIMENTS, Request
+from harness.plan import EXPERIMENTS
 from harness.records import Cell, Measurement, Scalar
+from harness.request import Request
 from harness.run import equivariance
 from harness.run.context import Context
 from harness.run.equivariance import (

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.plan import EXPERIMENTS, Request
+from harness.plan import EXPERIMENTS
 from harness.records import Cell, Measurement, Scalar
+from harness.request import Request
 from harness.run import timing
 from harness.run.context import Context, Skip
 from harness.run.timing import digit_batches, epoch_time

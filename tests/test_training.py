@@ -16,7 +16,6 @@ from torch import nn
 
 from harness.data.augment import mnist_batch
 from harness.data.labelled import LabelledImages
-from harness.methods import method, methods_on
 from harness.records import Cell
 from harness.run.context import Context
 from harness.run.training.cells import measurements, mnist_scale, stl10, train
@@ -26,6 +25,7 @@ from harness.run.training.schedules import Schedule, mnist_recipe, stl10_recipe
 from harness.run.training.tasks import first
 from harness.run.training.team import Team
 from harness.run.training.trainer import Job, Trainer, check_batches, error_percentage
+from sesn.methods import method, methods_on
 
 CPU = torch.device("cpu")
 

@@ -35,11 +35,12 @@ def methods(
     device: Device = "cpu",
     only: Annotated[str, typer.Option(help="Run the methods whose key contains this, beside cnn.")] = "",
     batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 128,
+    methods: Annotated[str, typer.Option(metavar="KEY,FILE.py:NAME", help="Run these methods, beside cnn.")] = "",
 ) -> None:
     """Compare the training steps of all methods on MNIST-scale with their nominal work and the paper's times."""
     from harness.bench.methods import run_methods
 
-    run_methods(rounds=rounds, threads=threads, device=device, only=only, batch=batch)
+    run_methods(rounds, threads, device, only, batch, tuple(filter(None, methods.split(","))))
 
 
 def arguments(given: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +16,15 @@ from torch import nn
 
 from harness.machine import machine_line
 from harness.memory import keep_freed_memory
-from harness.methods import methods_on
 from harness.progress import progress_bar
 from harness.steps import training_step
 from harness.stopwatch import interleave, peak_bytes
-from sesn.models import multiply_adds
+from sesn.methods import REFERENCE, Method, method, methods_on
+from sesn.methods.outside import check
+from sesn.networks import multiply_adds
 
 RESOLUTIONS = (28, 56)
-REFERENCE = "cnn"
 PAPER = Path(__file__).parents[1] / "paper" / "epoch_time.csv"
-#: At most this much of (time of a step / CNN's) / (nominal multiply-adds / CNN's), by the method's family.
-WORK_GOALS = {"sesn": 1.5, "sicnn": 1.5, "dss": 1.5, "ss-cnn": 1.5, "si-convnet": 2.5, "sevf": 2.5}
-#: At most this many times CNN's time, by family and resolution.
-TIME_GOALS = {("sesn", 28): 9.0, ("sicnn", 28): 25.0}
 HEADINGS = ("method", "step ms", "x CNN", "work M", "x CNN", "time/work", "peak MB", "paper s", "x CNN", "goals")
 #: Columns of a printed table where there is no terminal to fit.
 WIDTH = 120
@@ -40,7 +37,7 @@ class Result:
     """What was measured of one network, and what the paper prints.
 
     Attributes:
-        label, family: printed name and key without Scalar and Vector.
+        method: whose network it is.
         resolution: 28 or 56.
         milliseconds: of a step, round by round; `reference` those of the CNN in the same rounds.
         work, reference_work: nominal multiply-adds per image.
@@ -48,8 +45,7 @@ class Result:
         seconds, reference_seconds: the paper's epoch.
     """
 
-    label: str
-    family: str
+    method: Method
     resolution: int
     milliseconds: Sequence[float]
     reference: Sequence[float]
@@ -77,20 +73,22 @@ class Result:
     def goals(self) -> list[tuple[str, bool]]:
         """Each goal in words, and whether it was met."""
         found = []
-        if bound := WORK_GOALS.get(self.family):
+        if bound := self.method.goals.work:
             found.append((f"time/work <= {bound:g}", self.slowness <= bound))
-        if bound := TIME_GOALS.get((self.family, self.resolution)):
+        if bound := self.method.goals.times.get(self.resolution, 0.0):
             found.append((f"<= {bound:g} x CNN", self.time_ratio <= bound))
         return found
 
 
-def run_methods(rounds: int, threads: int, device: str, only: str, batch: int) -> list[Result]:
+def run_methods(
+    rounds: int, threads: int, device: str, only: str, batch: int, methods: Sequence[str] = ()
+) -> list[Result]:
     """Time every method at both resolutions in one interleaved run, and print a table for each."""
     torch.set_num_threads(threads)
     where, console = torch.device(device), Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    results = measure_methods(rounds, where, only, batch, console)
+    results = measure_methods(rounds, where, only, batch, console, methods)
     console.print(
         f"training steps (zero_grad, forward, cross-entropy, backward, Adam) of batch {batch}, float32, recipe paper, "
         f"medians of {rounds} interleaved rounds; work: nominal multiply-adds per image, in millions; "
@@ -102,10 +100,18 @@ def run_methods(rounds: int, threads: int, device: str, only: str, batch: int) -
 
 
 def measure_methods(
-    rounds: int, device: torch.device, only: str, batch: int, progress: Console | None = None
+    rounds: int,
+    device: torch.device,
+    only: str,
+    batch: int,
+    progress: Console | None = None,
+    methods: Sequence[str] = (),
 ) -> list[Result]:
-    """Build the networks whose key contains `only` (and the CNN), time them in turn, then take their memory."""
-    networks = _networks(only, device)
+    """Build the networks (and the CNN's) whose key contains `only`, time them in turn, then take their memory.
+
+    Of the `methods` if some are named, by key or as FILE.py:NAME.
+    """
+    networks = _networks(only, device, [method(name).key for name in methods])
     keep_freed_memory()
     steps = {f"{key}/{size}": training_step(net, [_digits(batch, device)]) for (key, size), net in networks.items()}
     with progress_bar(progress, rounds + 1 + len(steps), "timing steps") as advance:
@@ -118,8 +124,12 @@ def measure_methods(
     return [_result(key, size, samples, work, memory) for key, size in networks]
 
 
-def _networks(only: str, device: torch.device) -> dict[Key, nn.Module]:
-    chosen = [row for row in methods_on("mnist") if only in row.key or row.key == REFERENCE]
+def _networks(only: str, device: torch.device, keys: Sequence[str]) -> dict[Key, nn.Module]:
+    wanted = [row for row in methods_on("mnist") if only in row.key and (not keys or row.key in keys)]
+    chosen = dict.fromkeys([method(REFERENCE), *wanted])
+    for row in chosen:
+        if row.digest:
+            check(row)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return {
@@ -139,11 +149,10 @@ def _digits(batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tenso
 def _result(
     key: str, size: int, samples: Mapping[str, list[float]], work: Mapping[Key, int], memory: Mapping[str, int]
 ) -> Result:
-    label = next(row.label_on("mnist") for row in methods_on("mnist") if row.key == key)
-    family = key.removesuffix("-scalar").removesuffix("-vector")
     name, reference, seconds = f"{key}/{size}", f"{REFERENCE}/{size}", paper_seconds()
     times, works = (samples[name], samples[reference]), (work[key, size], work[REFERENCE, size])
-    return Result(label, family, size, *times, *works, memory[name], seconds[key, size], seconds[REFERENCE, size])
+    published = seconds.get((key, size), math.nan), seconds[REFERENCE, size]
+    return Result(method(key), size, *times, *works, memory[name], *published)
 
 
 def paper_seconds() -> dict[Key, float]:
@@ -163,14 +172,14 @@ def _table(resolution: int, results: Sequence[Result]) -> Table:
 
 def _cells(one: Result) -> list[str]:
     return [
-        one.label,
+        one.method.label_on("mnist"),
         f"{statistics.median(one.milliseconds):.0f}",
         f"{one.time_ratio:.2f}",
         f"{one.work / 1e6:.1f}",
         f"{one.work_ratio:.2f}",
         f"{one.slowness:.2f}",
         f"{one.memory / 2**20:.0f}",
-        f"{one.seconds:.1f}",
-        f"{one.seconds / one.reference_seconds:.2f}",
+        "" if math.isnan(one.seconds) else f"{one.seconds:.1f}",
+        "" if math.isnan(one.seconds) else f"{one.seconds / one.reference_seconds:.2f}",
         ", ".join(f"{words} {'met' if met else 'MISSED'}" for words, met in one.goals()),
     ]

@@ -13,12 +13,13 @@ from harness.data.image_sets import IMAGE_SETS
 from harness.data.root import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
 from harness.machine import hardware
-from harness.plan import Planned, Request, plan
+from harness.plan import Planned, plan
 from harness.records import BUDGETS, Budget, Cell, Scalar
+from harness.request import Request
 from harness.store.lines import Entry
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
-from sesn.models.recipes import known_recipe
+from sesn.networks.recipes import known_recipe
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
 ORDERS = ("listed", "worth")

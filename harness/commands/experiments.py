@@ -27,7 +27,12 @@ BudgetName = Annotated[
     str, typer.Option("--budget", help="smoke (seconds a cell), lite (hours), paper (as published).")
 ]
 Methods = Annotated[
-    list[str] | None, typer.Option("--methods", metavar="KEY,KEY", help="By default all; `sesn methods` lists them.")
+    list[str] | None,
+    typer.Option(
+        "--methods",
+        metavar="KEY,KEY",
+        help="By default all; `sesn methods` lists them. FILE.py:NAME is a method of your own.",
+    ),
 ]
 Recipe = Annotated[str, typer.Option(help="paper, or released: as the authors' code builds the networks.")]
 Data = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]

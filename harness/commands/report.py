@@ -32,6 +32,9 @@ def report(
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
     error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
     force: Force = False,
+    methods: Annotated[
+        list[str] | None, typer.Option("--methods", metavar="FILE.py:NAME,...", help="Show methods of your own, too.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
@@ -39,6 +42,11 @@ def report(
     Exit status: 0 all is well, 1 a figure or a table could not be made, 2 bad usage.
     """
     with consoles(quiet) as (console, _):
+        from sesn.methods import discover, method
+
+        discover()
+        for name in filter(None, ",".join(methods or ()).split(",")):
+            method(name.strip())
         well = render(out, rows, console, only, error_budget, force=force)
     raise typer.Exit(0 if well else 1)
 

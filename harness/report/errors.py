@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from harness.methods import METHODS, methods_on
 from harness.report.findings import Finding, claim, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import Agreement, Sample, agreement, counting_agreement, summarised
 from harness.report.tables import Entry, Table, absent
+from sesn.methods import METHODS, methods_on
 
 SETTINGS = ((28, False), (28, True), (56, False), (56, True))
 COLUMNS = [
@@ -206,7 +206,7 @@ def _thousands(count: float) -> str:
 def _rules(frame: Any) -> tuple[int, ...]:
     """A rule above the first SESN, as in the paper."""
     methods = list(dict.fromkeys(frame["method"]))
-    own = [place for place, method in enumerate(methods) if method.startswith("sesn")]
+    own = [place for place, method in enumerate(methods) if METHODS[method].ours]
     return (own[0], own[-1] + 1) if own else ()
 
 
@@ -221,23 +221,23 @@ def mnist_says(frame: Any) -> list[Finding]:
 def _best_of_settings(frame: Any) -> Iterator[Finding]:
     for resolution, augmented in SETTINGS:
         part = frame[frame["resolution"].eq(resolution) & frame["augmented"].eq(augmented) & frame["here"].notna()]
-        others = part[~part["method"].str.startswith("sesn")]
-        if len(others) == len(part) or not len(others):
+        own, others = (part[part["method"].isin(_of_the_paper(ours=ours))] for ours in (True, False))
+        if not len(own) or not len(others):
             continue
-        best, rival = (side.loc[side["here"].idxmin()] for side in (part[~part.index.isin(others.index)], others))
+        best, rival = (side.loc[side["here"].idxmin()] for side in (own, others))
         name = setting_name(resolution, augmented)
         text = (
             f"MNIST-scale {name}: {METHODS[best['method']].label} has {best['here']:.2f} %, and the best of the others "
             f"({METHODS[rival['method']].label}, {len(others)} compared) {rival['here']:.2f} %; "
             f"{_certainty(best, rival)} (the paper: SESN is best in all four settings)."
         )
-        decided = _beyond_chance(best, rival) and len(others) == len(_rivals())
+        decided = _beyond_chance(best, rival) and len(others) == len(_of_the_paper(ours=False))
         yield claim(bool(best["here"] < rival["here"]), text) if decided else Finding("measured", text)
 
 
-def _rivals() -> list[str]:
-    """The methods of the table that are not SESN."""
-    return [row.key for row in methods_on("mnist") if not row.key.startswith("sesn")]
+def _of_the_paper(*, ours: bool) -> list[str]:
+    """The methods of the paper's table that are SESN, or those that are not."""
+    return [row.key for row in methods_on("mnist") if row.ours is ours and not row.digest]
 
 
 def _beyond_chance(best: Any, rival: Any) -> bool | None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from harness.methods import METHODS
 from harness.report.findings import Finding, claim, listed
 from harness.report.parameters import COLUMNS as PARAMETER_COLUMNS
 from harness.report.parameters import parameter_frame
@@ -16,6 +15,7 @@ from harness.report.properties import COLUMNS as PROPERTY_COLUMNS
 from harness.report.properties import FAMILIES, QUESTIONS, property_frame, property_notes
 from harness.report.select import Selection
 from harness.report.tables import Entry, Table, absent
+from sesn.methods import METHODS
 
 UNPRINTED = "the paper has no such row"
 

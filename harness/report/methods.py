@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from harness.methods import METHODS, NETWORKS, Method
-from sesn.models import Recipe
-from sesn.models.recipes import known_recipe
+from sesn.methods import METHODS, Method, discover
+from sesn.networks import NETWORKS, Recipe
+from sesn.networks.recipes import known_recipe
 
 #: On each network: numbers are not cut off, however narrow the terminal; footnotes may go to the next line.
 WIDEST = ("999,999", "99,999,999")
@@ -26,6 +26,7 @@ def methods_table(recipe: str = "paper") -> Table:
     for network, widest in zip(NETWORKS, WIDEST, strict=True):
         table.add_column(network, justify="right", min_width=len(widest))
     table.add_column("source", overflow="fold")
+    discover()
     for row in METHODS.values():
         cells = [_count(row, network, chosen, notes) for network in NETWORKS]
         table.add_row(

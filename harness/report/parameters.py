@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from harness.methods import METHODS, Method, scales_of
-from sesn.models import Recipe, Regime
+from sesn.methods import METHODS, Method, scales_of
+from sesn.networks import Recipe
 
 COLUMNS = (
     *("method", "label", "widths", "scales", "widths_paper", "scales_paper"),
@@ -18,7 +18,10 @@ COLUMNS = (
 
 
 class Setup(NamedTuple):
-    """The channels of the three stages or groups (those of the wide ResNet before widening), and how many scales."""
+    """The channels of the three stages or groups (those of the wide ResNet before widening), and how many scales.
+
+    Empty, and 0, of a network that is not built on the skeleton: nobody has said.
+    """
 
     widths: str
     scales: int
@@ -26,14 +29,11 @@ class Setup(NamedTuple):
 
 def setup(row: Method, network: str, recipe: Recipe = "paper") -> Setup:
     """How a method's network is set up."""
+    widths = row.widths(network, recipe)
+    if not widths:
+        return Setup("", 0)
     with torch.device("meta"):
         grid = scales_of(row.first_layer(1, 1, recipe, network))
-    if network == "mnist":
-        assert row.mnist is not None
-        widths = row.mnist(Regime(recipe=recipe)).channels
-    else:
-        assert row.stl10 is not None
-        widths = row.stl10(recipe).base
     return Setup("-".join(map(str, widths)), 1 if grid is None else len(grid))
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-from harness.methods import METHODS
 from harness.report.summaries import summarised
+from sesn.methods import METHODS
 
 #: At most this part of the plain convolution's Delta is small.
 SMALL = 1 / 4

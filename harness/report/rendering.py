@@ -10,13 +10,13 @@ from typing import Any
 
 from harness.drawing import Drawing
 from harness.machine import machine_words
-from harness.methods import METHODS
 from harness.records import Budget
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import VERDICTS, Finding, Verdict
 from harness.report.select import Selection, cleaned, select
 from harness.report.tables import Table
 from harness.report.waterfall import budget_selection
+from sesn.methods import HOMES, METHODS
 
 #: What the seeds of an experiment number; weight draws elsewhere.
 REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")
@@ -127,7 +127,7 @@ def _options(chosen: Selection, *, few: bool) -> str:
     """What `sesn run` must be told to run the same cells; where a few methods may have them, and do, which."""
     words = [f"--budget {chosen.facts['budget']}"] if "budget" in chosen.facts else []
     if few and not set(chosen.paper["method"]) <= (there := set(chosen.rows["method"])):
-        words.append(f"--methods {','.join(key for key in METHODS if key in there)}")
+        words.append(f"--methods {','.join(HOMES.get(key, key) for key in METHODS if key in there)}")
     return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
 
 

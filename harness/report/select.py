@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from harness.machine import device_kind
-from harness.methods import METHODS
-from harness.records import BUDGETS, CORE, METRICS, Budget
+from harness.records import BUDGETS, CORE, METRICS, SOURCE, Budget
+from sesn.methods import METHODS
 
 #: Settings that an artefact lays out side by side. All others have one value there, or one for each place in it.
 AXES: Mapping[str, tuple[str, ...]] = {
@@ -29,7 +29,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "mnist-scale": ("resolution", "augmented"),
 }
 #: Places inside a cell; they may look like settings where a cell has only one of them.
-COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups"})
+COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups", SOURCE})
 #: What rows must share to stand together; those that measure time share the machine, too.
 RUN, MACHINE = ("version", "budget", "device"), "machine"
 TIMED = ("epoch-time",)
@@ -94,7 +94,15 @@ def cleaned(rows: Any) -> tuple[Any, list[str]]:
         for value, count in rows[what][~good].astype(str).value_counts(sort=False).sort_index().items():
             if count:
                 notes.append(f"{count:,} rows of the unknown {what} {value!r} are left out")
-    return rows[known["metric"] & known["method"] & known["budget"]], notes
+    rows = rows[known["metric"] & known["method"] & known["budget"]]
+    if SOURCE not in rows:
+        return rows, notes
+    digests = rows["method"].astype(object).map(lambda key: METHODS[key].digest if key else "")
+    current = rows[SOURCE].astype(object).fillna("").eq(digests)
+    for key, count in rows["method"][~current].astype(str).value_counts(sort=False).sort_index().items():
+        if count:
+            notes.append(f"{count:,} rows of the method {key!r} are left out: its source has changed since")
+    return rows[current], notes
 
 
 def select(
@@ -158,7 +166,9 @@ def _splitting(cells: Any, settings: list[str], axes: tuple[str, ...]) -> list[s
     laid_out = [name for name in axes if name in settings]
     places = cells.groupby(laid_out, dropna=False) if laid_out else cells.groupby(lambda _: 0)
     free = [name for name in settings if name not in axes]
-    return [name for name in free if name in ALWAYS or int(places[name].nunique(dropna=False).max()) > 1]
+    # A timing cell of one method has no list of methods, and stands beside those that have the same one.
+    apart = {name: int(places[name].nunique(dropna=name == "methods").max()) for name in free}
+    return [name for name in free if name in ALWAYS or apart[name] > 1]
 
 
 def _plain(value: Any) -> Any:

@@ -8,15 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from harness.methods import METHODS, methods_on
 from harness.report.findings import Finding, claim, listed
 from harness.report.select import Selection
 from harness.report.summaries import rounding, summarised
 from harness.report.tables import Entry, Table, absent
+from sesn.methods import METHODS, REFERENCE, methods_on
 
-BASE = "cnn"
-#: The methods that the paper calls slow, because they rescale images or filters while they train.
-RESCALING = ("sicnn-scalar", "sicnn-vector", "si-convnet", "sevf-scalar", "sevf-vector")
 #: Several times faster is at least this much.
 SEVERAL = 2.0
 RESOLUTIONS = (28, 56)
@@ -70,10 +67,10 @@ def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, floa
         for row in paper[paper["metric"].eq("epoch_time")].to_dict("records")
         if int(row["resolution"]) == side
     }
-    if method not in times or BASE not in times:
+    if method not in times or REFERENCE not in times:
         return (math.nan,) * 4
-    own, base = times[method], times[BASE]
-    if method == BASE:
+    own, base = times[method], times[REFERENCE]
+    if method == REFERENCE:
         return 1.0, 1.0, 1.0, own
     near = rounding(own), rounding(base)
     return own / base, (own - near[0]) / (base + near[1]), (own + near[0]) / (base - near[1]), own
@@ -91,7 +88,7 @@ def table(lines: Any) -> Table:
         for _, cell in part.iterrows():
             entries += _entries(cell)
         rows.append(tuple(entries))
-    own = [place for place, row in enumerate(dict.fromkeys(lines["method"])) if row.startswith("sesn")]
+    own = [place for place, row in enumerate(dict.fromkeys(lines["method"])) if METHODS[row].ours]
     return Table(tuple(heading), tuple(rows), tuple(own[:1]))
 
 
@@ -127,8 +124,8 @@ def says(lines: Any) -> list[Finding]:
 def _faster(lines: Any) -> Iterator[Finding]:
     for side, part in lines[lines["ratio"].notna()].groupby("resolution"):
         lines_of = {line["method"]: line for line in part.to_dict("records")}
-        own = [line for key, line in lines_of.items() if key.startswith("sesn")]
-        slow = [line for key, line in lines_of.items() if key in RESCALING]
+        own = [line for key, line in lines_of.items() if METHODS[key].ours]
+        slow = [line for key, line in lines_of.items() if METHODS[key].resamples and not METHODS[key].digest]
         if not own or not slow:
             continue
         fastest, slowest = min(slow, key=_ratio), max(own, key=_ratio)
@@ -155,7 +152,7 @@ def _with_interval(line: Any) -> str:
 
 
 def _agreeing(lines: Any) -> Iterator[Finding]:
-    compared = lines[lines["within"].isin(["in", "out"]) & ~lines["method"].eq(BASE)]
+    compared = lines[lines["within"].isin(["in", "out"]) & ~lines["method"].eq(REFERENCE)]
     if len(compared):
         inside = int(compared["within"].eq("in").sum())
         text = (

@@ -12,11 +12,11 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from harness.drawing import Drawing, Hover, log_axis, styled
-from harness.methods import METHODS
 from harness.report.errors import setting_name
 from harness.report.findings import Finding, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
+from sesn.methods import METHODS
 
 EXPERIMENT = "mnist-scale"
 SETTING = ["resolution", "augmented"]

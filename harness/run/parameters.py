@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.methods import method
 from harness.records import Cell, Measurement
 from harness.run.context import Context, Skip
-from sesn.models.recipes import known_recipe
+from sesn.methods import method
+from sesn.networks.recipes import known_recipe
 
 
 def parameters(cell: Cell, context: Context) -> list[Measurement]:

@@ -21,20 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.image_sets import image_set
-from harness.methods import method, scales_of
 from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context
-from harness.run.method_layers import (
-    CHANNELS,
-    COLOURS,
-    HIDDEN_SCALES,
-    layers_of,
-    nearest_scale,
-    plain,
-    vector_angles,
-)
 from sesn import EquivarianceError, Meter, ScaleGrid, ScaleTranslation, rescale, translate
-from sesn.models.recipes import known_recipe
+from sesn.methods import method, scales_of, vector_angles
+from sesn.methods._vectors import nearest_scale
+from sesn.methods.cnn import plain
+from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES
+from sesn.networks.recipes import known_recipe
 
 #: Pixels along each side of the images.
 SIDE = 96
@@ -59,7 +53,7 @@ def properties(cell: Cell, context: Context) -> list[Measurement]:
     The settings are images and image_count, and recipe, which decides the published layer; layers for a step are built
     as the paper describes them.
     """
-    row, layers = method(cell.method), layers_of(cell.method)
+    row = method(cell.method)
     recipe = known_recipe(str(cell.settings.get("recipe", "paper")))
     images = _images(cell, context)
     place = torch.device(context.device)
@@ -67,15 +61,15 @@ def properties(cell: Cell, context: Context) -> list[Measurement]:
     def own() -> nn.Module:
         return drawn(lambda: row.first_layer(COLOURS, CHANNELS, recipe), cell.seed).to(place)
 
-    reference = drawn(lambda: plain(layers.side), cell.seed).to(place)
+    reference = drawn(lambda: plain(row.side), cell.seed).to(place)
     found = list(_published(own(), reference, images))
     steps = [(family, factor) for family, factors in FAMILIES.items() for factor in factors]
     for done, (family, factor) in enumerate(steps, 1):
         context.on_progress(done / (len(steps) + 2), f"{family} {factor:.4g}")
-        found += _at_factor(layers.at_step, reference, images, family, factor, cell.seed)
+        found += _at_factor(row.at_step, reference, images, family, factor, cell.seed)
     exact = own().double()
     found += [_translated(exact, images, *shift) for shift in SHIFTS]
-    found.append(_interscale(layers.between, cell.seed))
+    found.append(_interscale(row.between, cell.seed))
     context.on_progress(1.0, "done")
     return found
 

@@ -15,16 +15,14 @@ from torch import nn
 from harness.data.augment import mnist_batch
 from harness.data.mnist import SIDE, embedded_digits
 from harness.memory import speedups
-from harness.methods import method
 from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context, Skip
 from harness.steps import Batch, training_step
 from harness.stopwatch import Step, interleave, peak_bytes
-from sesn.models import multiply_adds
-from sesn.models.recipes import Recipe, known_recipe
+from sesn.methods import REFERENCE, method
+from sesn.networks import multiply_adds
+from sesn.networks.recipes import Recipe, known_recipe
 
-#: What all times are compared with; it runs in every round, asked for or not.
-REFERENCE = "cnn"
 #: How many different batches the steps take in turn.
 BATCHES = 8
 MEGABYTE = 1e6
@@ -44,8 +42,10 @@ def epoch_time(cell: Cell, context: Context) -> list[Measurement]:
         int(settings["warmup"]),
         lambda done: context.on_progress(done, "rounds"),
     )
-    found = [one for key in networks for one in _times(key, samples, settings, switched_on)]
-    for key, network in networks.items():
+    # A cell of one method has the reference to compare with; the reference's own rows are another cell's.
+    told = {cell.method: networks[cell.method]} if cell.method else networks
+    found = [one for key in told for one in _times(key, samples, settings, switched_on)]
+    for key, network in told.items():
         # After the timing: the profiler that sees memory slows a step down, and the optimizer has its state by now.
         memory = peak_bytes(steps[key], device) / MEGABYTE
         found.append(Measurement("peak_memory", (memory,), {"method": key}))
@@ -55,8 +55,8 @@ def epoch_time(cell: Cell, context: Context) -> list[Measurement]:
 
 
 def _networks(cell: Cell, device: torch.device) -> dict[str, nn.Module]:
-    """The networks that were asked for, after the one they are compared with."""
-    asked = [key for key in str(cell.settings["methods"]).split(",") if key]
+    """The networks that were asked for, after the one that times are compared with: it runs in every round."""
+    asked = [key for key in str(cell.settings.get("methods", cell.method)).split(",") if key]
     if not asked:
         raise Skip("no method was asked for")
     recipe: Recipe = known_recipe(str(cell.settings["recipe"]))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.methods import METHODS
 from harness.records import CORE, METRICS
 from harness.store.lines import FACTS, Entry, StoreWarning, Values
 from harness.store.reading import stored
+from sesn.methods import METHODS
 
 _CELL = ("experiment", "seed", "budget", "version")
 #: A failed or skipped cell is one row without a metric.

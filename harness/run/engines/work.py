@@ -14,9 +14,10 @@ from typing import Any, Protocol
 import torch
 
 from harness.machine import provenance_with_code
-from harness.records import Cell, Measurement, Result, Scalar, Status
+from harness.records import SOURCE, Cell, Measurement, Result, Scalar, Status
 from harness.run.context import Context, Progress, Skip
 from harness.run.runners import load_runner
+from sesn.methods import method
 
 #: A reason is one line of a table.
 LONGEST_REASON = 300
@@ -92,6 +93,7 @@ def _attempt(task: Task, context: Context) -> tuple[Status, tuple[Measurement, .
     try:
         if context.scratch is not None:
             context.scratch.mkdir(parents=True, exist_ok=True)
+        _check_source(task.cell)
         return "ok", _plain(load_runner(task.runner)(task.cell, context)), ""
     except Skip as skip:
         return "skipped", (), one_line(str(skip)) or "it has nothing to measure"
@@ -102,6 +104,13 @@ def _attempt(task: Task, context: Context) -> tuple[Status, tuple[Measurement, .
         reason = _reason(error)
     _let_go()
     return "failed", (), reason
+
+
+def _check_source(cell: Cell) -> None:
+    """A method from outside must be what it was when the cell was planned."""
+    planned = cell.settings.get(SOURCE)
+    if planned is not None and method(cell.method).digest != planned:
+        raise ValueError(f"the source of the method {cell.method!r} has changed since the run began; run it again")
 
 
 def _plain(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:

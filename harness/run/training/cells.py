@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from harness.memory import speedups
-from harness.methods import method
 from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context
 from harness.run.training.delta import DeltaProbe
@@ -19,6 +18,7 @@ from harness.run.training.schedules import mnist_recipe, stl10_recipe
 from harness.run.training.tasks import mnist_task, stl10_task
 from harness.run.training.team import Team
 from harness.run.training.trainer import Job, Trainer, checkpoint_in
+from sesn.methods import method
 
 #: Makes what a cell trains, given where data lie. Its weights are drawn from torch's global generator.
 MakeJob = Callable[[Cell, Path | None], Job]

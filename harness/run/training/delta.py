@@ -29,8 +29,8 @@ from harness.data.labelled import LabelledImages
 from harness.run.training.tasks import Batch
 from sesn import EquivarianceError, Meter
 from sesn.meter.reading import Kind
-from sesn.models import MNISTScaleNet
-from sesn.models.mnist import SIDE
+from sesn.networks import MNISTScaleNet
+from sesn.networks.mnist import SIDE
 
 DOWNSCALES = (math.sqrt(2), 2.0)
 
@@ -70,16 +70,19 @@ class DeltaProbe:
 
     def measure(self, network: nn.Module, epoch: int) -> list[dict[str, Any]]:
         """The measurements whatever the epoch."""
-        assert isinstance(network, MNISTScaleNet)
-        scores, trunk = _Scores(network, self.level).eval(), _Trunk(network, self.level).eval()
+        scores = _Scores(network, self.level).eval()
+        # A network that is not built on the skeleton has no trunk to compare.
+        trunk = _Trunk(network, self.level).eval() if isinstance(network, MNISTScaleNet) else None
         wide = _on_canvas(self.digits, 2 * SIDE)
         found = []
-        of_scores, of_trunk = _swept(scores, self.digits, "invariant"), _swept(trunk, wide, "map")
+        of_scores = _swept(scores, self.digits, "invariant")
+        of_trunk = _swept(trunk, wide, "map") if trunk is not None else [None] * len(DOWNSCALES)
         for downscale, score, map_ in zip(DOWNSCALES, of_scores, of_trunk, strict=True):
             at = {"epoch": epoch, "downscale": downscale, "data_name": self.name}
             found.append(_plain("delta", score.valid, {**at, "of": "logits"}))
-            found.append(_plain("delta", map_.valid, {**at, "of": "trunk"}))
-            found.append(_plain("delta_centred", map_.centred, {**at, "of": "trunk"}))
+            if map_ is not None:
+                found.append(_plain("delta", map_.valid, {**at, "of": "trunk"}))
+                found.append(_plain("delta_centred", map_.centred, {**at, "of": "trunk"}))
         return found
 
 
@@ -102,7 +105,7 @@ def _on_canvas(digits: Tensor, side: int) -> Tensor:
 class _Scores(nn.Module):
     """Digits of any even size, on the network's canvas, to its scores less their mean."""
 
-    def __init__(self, network: MNISTScaleNet, level: float) -> None:
+    def __init__(self, network: nn.Module, level: float) -> None:
         super().__init__()
         self.network, self.level = network, level
 

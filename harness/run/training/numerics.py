@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from harness.records import Scalar
 from sesn._checks import complaint
-from sesn.baselines.sevf import VectorBatchNorm
-from sesn.models.carriers import ColumnBatchNorm
 
 PRECISIONS = ("fp32", "amp")
 #: Processes that can share the published batch. The last, smaller batch of a run may allow fewer: the trainer says so.
@@ -87,7 +85,7 @@ class Numerics:
 
 def synchronised(network: nn.Module) -> nn.Module:
     """The network with batch norm over all processes; norms of a method's own cannot be shared."""
-    own = [name for name, layer in network.named_modules() if isinstance(layer, ColumnBatchNorm | VectorBatchNorm)]
+    own = [name for name, layer in network.named_modules() if not getattr(layer, "can_synchronise", True)]
     if own:
         raise ValueError(
             f"`sync_batch_norm` (=True) must be False for this network: torch cannot synchronise {own[0]}, "

@@ -25,7 +25,7 @@ from harness.run.training.schedules import Recipe
 from harness.run.training.tasks import Batch, Task
 from harness.run.training.team import Team
 from sesn._meaning import differing, meanings
-from sesn.models import unused_parameters
+from sesn.networks import unused_parameters
 
 #: A run loses at most this much when it is killed, and a step.
 CHECKPOINT_SECONDS = 60.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 from sesn import _checks
-from sesn.baselines._layer import RECIPES, Recipe
 
-__all__ = ["RECIPES", "RESOLUTIONS", "Recipe", "Regime", "known_recipe"]
+Recipe = Literal["paper", "released"]
+RECIPES: tuple[Recipe, ...] = ("paper", "released")
 
 #: Sides of the map that the first layer of the MNIST-scale network sees.
 RESOLUTIONS = (28, 56)

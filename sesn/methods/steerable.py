@@ -8,10 +8,24 @@ from torch import nn
 
 from sesn.basis import SteerableBasis, basis_a, basis_b
 from sesn.conv import ScaleConv, ScaleConv1x1, ScaleLift
-from sesn.models import mnist, wrn
-from sesn.models.carriers import FIELD, MAP
-from sesn.models.recipes import Recipe, Regime
-from sesn.models.wrn import Place
+from sesn.methods._layer import odd_side
+from sesn.methods.method import (
+    CHANNELS,
+    COLOURS,
+    EXTENT,
+    HIDDEN_SCALES,
+    HIDDEN_STEP,
+    WIDE_SIDE,
+    AtStep,
+    Goals,
+    Method,
+    Source,
+    projected,
+)
+from sesn.networks import mnist, wrn
+from sesn.networks.carriers import FIELD, MAP
+from sesn.networks.recipes import Regime
+from sesn.networks.wrn import Place
 from sesn.pool import GlobalPool, ScaleProjection
 from sesn.scales import ScaleGrid
 
@@ -104,7 +118,8 @@ def shortcut(place: Place, in_channels: int, out_channels: int, stride: int) -> 
     return ScaleConv1x1(in_channels, out_channels, stride, bias=False)
 
 
-def _wrn_parts(design: Design) -> wrn.Parts:
+def wrn_parts(design: Design) -> wrn.Parts:
+    """Fields throughout, but where the design projects them."""
     basis = basis_a(ScaleGrid.geometric(design.smallest, 1.41, 3), 7, 3)
 
     def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
@@ -123,16 +138,86 @@ def _wrn_parts(design: Design) -> wrn.Parts:
     )
 
 
-def wrn_parts_a(recipe: Recipe) -> wrn.Parts:
-    """SESN-A: fields throughout, no projection until the end."""
-    return _wrn_parts(DESIGNS["a"])
+# --- the layer by itself
 
 
-def wrn_parts_b(recipe: Recipe) -> wrn.Parts:
-    """SESN-B: the residual branch is projected and lifted anew at the entry of groups 2 and 3."""
-    return _wrn_parts(DESIGNS["b"])
+def _basis_b(step: float, scales: int) -> SteerableBasis:
+    """From the paper's smallest sigma; windows as wide, in sigmas, as the paper's largest."""
+    paper = PAPER[28]
+    grid = ScaleGrid.geometric(paper.smallest, step, scales)
+    side = odd_side(paper.size * grid.largest / (paper.smallest * paper.reach))
+    return basis_b(grid, side, 7, max_order=4, mult=paper.mult)
 
 
-def wrn_parts_c(recipe: Recipe) -> wrn.Parts:
-    """SESN-C: the first convolution of group 1 sees two neighbouring scales."""
-    return _wrn_parts(DESIGNS["c"])
+def at_step(step: float) -> nn.Module:
+    """The MNIST-scale basis at two scales."""
+    return ScaleLift(COLOURS, CHANNELS, _basis_b(step, 2), bias=False)
+
+
+def between() -> nn.Module:
+    """The MNIST-scale basis, from field to field."""
+    return ScaleConv(CHANNELS, CHANNELS, _basis_b(HIDDEN_STEP, HIDDEN_SCALES), interscale=EXTENT)
+
+
+def _design_at_step(design: Design) -> AtStep:
+    """The basis of an STL-10 design at two scales, windows again in proportion."""
+
+    def at_step(step: float) -> nn.Module:
+        side = max(3, odd_side(7 * step / 1.41**2))
+        grid = ScaleGrid([design.smallest, design.smallest * step])
+        return ScaleLift(COLOURS, CHANNELS, basis_a(grid, side, 3), bias=False)
+
+    return at_step
+
+
+SOURCE = Source("Sosnovik et al. 2020, arXiv:1910.11093", "Steerable Filters")
+GOALS = Goals(work=1.5, times={28: 9.0})
+USE_DESIGN = {"stl10": "on STL-10 the paper has three designs of SESN; use sesn-a, sesn-b or sesn-c"}
+USE_SESN = {"mnist": "it is a design of the wide ResNet; on MNIST-scale use sesn-scalar or sesn-vector"}
+SESN_SCALAR = Method(
+    "sesn-scalar",
+    "SESN Scalar",
+    SOURCE,
+    "#FF747C",
+    {"mnist": mnist.Network(mnist_scalar)},
+    projected(at_step),
+    ours=True,
+    goals=GOALS,
+    absences=USE_DESIGN,
+)
+SESN_VECTOR = Method(
+    "sesn-vector",
+    "SESN Vector",
+    SOURCE,
+    "#591203",
+    {"mnist": mnist.Network(mnist_vector)},
+    at_step,
+    between,
+    ours=True,
+    goals=GOALS,
+    absences=USE_DESIGN,
+)
+
+
+def _of_design(key: str, label: str, colour: str, design: Design) -> Method:
+    """A wide ResNet; its layer from field to field is the first convolution of the first group."""
+    return Method(
+        key,
+        label,
+        SOURCE,
+        colour,
+        {"stl10": wrn.Network(lambda recipe: wrn_parts(design))},
+        _design_at_step(design),
+        lambda: wrn_parts(design).conv(Place(0, 0), CHANNELS, CHANNELS, 1),
+        WIDE_SIDE,
+        ours=True,
+        absences=USE_SESN,
+    )
+
+
+#: Fields throughout, no projection until the end.
+SESN_A = _of_design("sesn-a", "SESN-A", "#641A02", DESIGNS["a"])
+#: The residual branch is projected and lifted anew at the entry of groups 2 and 3.
+SESN_B = _of_design("sesn-b", "SESN-B", "#FF7165", DESIGNS["b"])
+#: The first convolution of group 1 sees two neighbouring scales.
+SESN_C = _of_design("sesn-c", "SESN-C", "#E2BAB6", DESIGNS["c"])

@@ -15,9 +15,14 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
-from sesn.baselines._layer import BaselineLayer, convolve_inside, positive
-from sesn.baselines._maximum import largest
-from sesn.baselines._resize import corner_aligned, fitted, resize, resized_reach
+from sesn.methods._layer import BaselineLayer, convolve_inside, positive
+from sesn.methods._maximum import largest
+from sesn.methods._resize import corner_aligned, fitted, resize, resized_reach
+from sesn.methods.cnn import conv1x1
+from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, Goals, Method, Source
+from sesn.networks import Recipe, Regime, mnist, wrn
+from sesn.networks.wrn import Place
+from sesn.scales import ScaleGrid
 
 
 class Window(NamedTuple):
@@ -145,6 +150,11 @@ class SIConv(BaselineLayer):
         return {"scales": self.scales}
 
     @property
+    def scale_grid(self) -> ScaleGrid:
+        """The scales that the kernels work at."""
+        return ScaleGrid(self.scales)
+
+    @property
     def receptive_radius(self) -> int:
         """Pixels that the kernel sees to each side where the map is smallest, with what resizing spreads."""
         return resized_reach(self.kernel_size, self.stride, self.scales[0])
@@ -165,3 +175,46 @@ class SIConv(BaselineLayer):
         scales = ", ".join(f"{scale:g}" for scale in self.scales)
         parts = [f"kernel_size={self.kernel_size}", f"scales=({scales})"]
         return parts + (["bias=False"] if self.bias is None else [])
+
+
+# --- its networks
+
+MNIST_SCALES = (0.3, 0.45, 0.67, 1.0, 1.49, 2.23, 3.33)
+STL10_SCALES = (0.5, 1.0, 2.0)
+
+
+def mnist_parts(regime: Regime) -> mnist.Parts:
+    """7 x 7 convolutions with a bias, at seven scales."""
+    return mnist.Parts(lambda stage, i, o: SIConv(i, o, 7, MNIST_SCALES))
+
+
+def wrn_parts(recipe: Recipe) -> wrn.Parts:
+    """3 x 3 convolutions at three scales; the shortcuts are plain."""
+
+    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+        return SIConv(in_channels, out_channels, 3, STL10_SCALES, stride, bias=False)
+
+    return wrn.Parts(
+        stem=lambda i, o: SIConv(i, o, 3, STL10_SCALES, bias=False),
+        conv=conv,
+        shortcut=conv1x1,
+        fan_out=(SIConv, nn.Conv2d),
+    )
+
+
+def at_step(step: float) -> nn.Module:
+    """The image shrunk by the step, as it is, and enlarged."""
+    return SIConv(COLOURS, CHANNELS, MNIST_SIDE, (1 / step, 1, step), bias=False)
+
+
+SI_CONVNET = Method(
+    "si-convnet",
+    "SI-ConvNet",
+    Source("Kanazawa et al. 2014, arXiv:1412.5104", "Input Rescaling"),
+    "#AFCF33",
+    {"mnist": mnist.Network(mnist_parts), "stl10": wrn.Network(wrn_parts)},
+    at_step,
+    resamples="input",
+    representative=False,
+    goals=Goals(work=2.5),
+)

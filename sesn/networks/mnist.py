@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.models.carriers import MAP, Carrier
-from sesn.models.recipes import Regime
+from sesn.networks.carriers import MAP, Carrier
+from sesn.networks.recipes import RESOLUTIONS, Recipe, Regime
+from sesn.networks.skeleton import Skeleton, Task
 
 #: Side of the images of MNIST.
 SIDE = 28
@@ -52,6 +53,34 @@ class Parts:
 
 #: A method's file offers one of these for each of its networks.
 PartsOf = Callable[[Regime], Parts]
+TASK = Task(
+    (1, SIDE, SIDE),
+    CLASSES,
+    options={"resolution": SIDE, "augmented": False, "channels": None},
+    tried=tuple({"resolution": resolution} for resolution in RESOLUTIONS),
+)
+
+
+@dataclass(frozen=True)
+class Network(Skeleton):
+    """The MNIST-scale network over a method's parts."""
+
+    parts: PartsOf
+
+    def __call__(
+        self, recipe: Recipe = "paper", resolution: int = SIDE, augmented: bool = False, channels: Three | None = None
+    ) -> nn.Module:
+        """The network with fresh weights, at a resolution (28 or 56)."""
+        regime = Regime(resolution, augmented, recipe)
+        return MNISTScaleNet(self.parts(regime), regime, channels)
+
+    def first_layer(self, in_channels: int, out_channels: int, recipe: Recipe) -> nn.Module:
+        """All that stands before the first nonlinearity, at 28."""
+        return self.parts(Regime(recipe=recipe)).layer(0, in_channels, out_channels)
+
+    def widths(self, recipe: Recipe) -> Three:
+        """The channels of the stages."""
+        return self.parts(Regime(recipe=recipe)).channels
 
 
 class MNISTScaleNet(nn.Module):

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.models.carriers import MAP, Carrier
-from sesn.models.recipes import Recipe
+from sesn.networks.carriers import MAP, Carrier
+from sesn.networks.recipes import Recipe
+from sesn.networks.skeleton import Skeleton, Task
 from sesn.pool import GlobalPool
 
 CLASSES = 10
@@ -78,6 +79,28 @@ class Parts:
 
 #: A method's file offers one of these for each of its networks.
 PartsOf = Callable[[Recipe], Parts]
+TASK = Task(
+    (3, 96, 96), CLASSES, options={"depth": 16, "width": 8, "resolution": 96}, tried=({"depth": 10, "width": 1},)
+)
+
+
+@dataclass(frozen=True)
+class Network(Skeleton):
+    """The wide residual network over a method's parts."""
+
+    parts: PartsOf
+
+    def __call__(self, recipe: Recipe = "paper", depth: int = 16, width: int = 8, resolution: int = 96) -> nn.Module:
+        """The network with fresh weights, for images of side `resolution`."""
+        return WideResNet(self.parts(recipe), depth, width, resolution)
+
+    def first_layer(self, in_channels: int, out_channels: int, recipe: Recipe) -> nn.Module:
+        """All that stands before the first norm."""
+        return self.parts(recipe).stem(in_channels, out_channels)
+
+    def widths(self, recipe: Recipe) -> tuple[int, int, int]:
+        """The channels of the groups before widening."""
+        return self.parts(recipe).base
 
 
 class WideBlock(nn.Module):

@@ -16,8 +16,24 @@ from sesn import _checks
 from sesn._meaning import Constants
 from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
-from sesn.baselines import _constants
-from sesn.baselines._layer import BaselineLayer, same_axes, spectral_pays
+from sesn.methods import _constants
+from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
+from sesn.methods.method import (
+    CHANNELS,
+    COLOURS,
+    EXTENT,
+    HIDDEN_SCALES,
+    MNIST_SIDE,
+    Goals,
+    Method,
+    Source,
+    projected,
+)
+from sesn.networks import Recipe, Regime, mnist, wrn
+from sesn.networks.carriers import FIELD
+from sesn.networks.wrn import Place
+from sesn.pool import GlobalPool, ScaleProjection
+from sesn.scales import ScaleGrid
 
 Init = Literal["he", "delta"]
 
@@ -192,6 +208,11 @@ class DSSConv(BaselineLayer):
         return {"base": (self.base,)}
 
     @property
+    def scale_grid(self) -> ScaleGrid:
+        """The scales that the kernels work at."""
+        return ScaleGrid(float(self.base**k) for k in range(self.scales))
+
+    @property
     def receptive_radius(self) -> int:
         """Pixels that the most dilated kernel sees to each side."""
         return self.kernel_size // 2 * int(self.base ** (self.scales - 1))
@@ -211,3 +232,130 @@ def _banded(t: float, size: int) -> Tensor:
     taps = discrete_gaussian(t, radius)
     offset = torch.arange(size)[:, None] - torch.arange(size)[None, :]
     return torch.where(offset.abs() <= radius, taps[(offset + radius).clamp(0, 2 * radius)], 0.0)
+
+
+# --- its networks
+
+#: Dilations 1, 2, 4, 8 by the paper; the release has the first two.
+MNIST_SCALES: dict[Recipe, int] = {"paper": 4, "released": 2}
+MNIST_ZERO_SCALE = 0.25
+STL10_ZERO_SCALE = 0.5
+#: Scales that a group gets; groups 0 and 1 enter by a convolution over two scales and lose one.
+STL10_SCALES = (4, 3, 2, 2)
+
+
+def mnist_scalar(regime: Regime) -> mnist.Parts:
+    """A new scale-space before every convolution, and the maximum over scales after it."""
+    scales = MNIST_SCALES[regime.recipe]
+
+    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
+        lift = DSSLift(scales, zero_scale=MNIST_ZERO_SCALE)
+        return nn.Sequential(lift, DSSConv(in_channels, out_channels, 7, scales), ScaleProjection())
+
+    return mnist.Parts(layer)
+
+
+def mnist_vector(regime: Regime) -> mnist.Parts:
+    """Lifted once; the maximum over scales is taken after the last norm."""
+    scales = MNIST_SCALES[regime.recipe]
+
+    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
+        conv = DSSConv(in_channels, out_channels, 7, scales)
+        return conv if stage else nn.Sequential(DSSLift(scales, zero_scale=MNIST_ZERO_SCALE), conv)
+
+    return mnist.Parts(layer, (FIELD, FIELD, FIELD), projection=ScaleProjection)
+
+
+# STL-10
+
+
+class FirstScales(nn.Module):
+    """Keep the first `count` scales of a field: those whose filters saw all the scales that they ask for."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, field: Tensor) -> Tensor:
+        """[b, c, s, h, w] -> [b, c, count, h, w]."""
+        return field[:, :, : self.count]
+
+    def extra_repr(self) -> str:
+        """How many."""
+        return str(self.count)
+
+
+def _loses_a_scale(place: Place) -> bool:
+    return place.block == 0 and STL10_SCALES[place.group + 1] < STL10_SCALES[place.group]
+
+
+def _conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    enters = place.enters_group
+    scales = STL10_SCALES[place.group + (0 if enters else 1)]
+    seen = 2 if enters and _loses_a_scale(place) else 1
+    return DSSConv(in_channels, out_channels, 3, scales, interscale=seen, stride=stride, init="delta")
+
+
+def _shortcut(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    return DSSConv(in_channels, out_channels, 1, STL10_SCALES[place.group + 1], stride=stride, init="delta")
+
+
+def _trim(place: Place) -> nn.Module:
+    return FirstScales(STL10_SCALES[place.group + 1]) if _loses_a_scale(place) else nn.Identity()
+
+
+def _stem(in_channels: int, out_channels: int) -> nn.Module:
+    lift = DSSLift(STL10_SCALES[0], zero_scale=STL10_ZERO_SCALE)
+    return nn.Sequential(lift, DSSConv(in_channels, out_channels, 3, STL10_SCALES[0], init="delta"))
+
+
+def _head(channels: int) -> nn.Module:
+    return nn.Sequential(FIELD.activated(channels), ScaleProjection(), GlobalPool("mean"))
+
+
+def wrn_parts(recipe: Recipe) -> wrn.Parts:
+    """Four scales at first; filters over two scales, which cost one of them, enter groups 1 and 2.
+
+    The middle group is narrower (30 instead of 32), which pays for the filters' extent, under both recipes.
+    """
+    return wrn.Parts(
+        stem=_stem, conv=_conv, shortcut=_shortcut, carrier=FIELD, head=_head, base=(16, 30, 64), trim=_trim, fan_out=()
+    )
+
+
+def at_step(step: float) -> nn.Module:
+    """The image and its blur, with the filter dilated by the step; the layer itself refuses broken numbers."""
+    base: int = int(step) if float(step).is_integer() else step  # type: ignore[assignment]
+    lift = DSSLift(2, base, MNIST_ZERO_SCALE)
+    return nn.Sequential(lift, DSSConv(COLOURS, CHANNELS, MNIST_SIDE, 2, base=base))
+
+
+def between() -> nn.Module:
+    """Scale-space to scale-space."""
+    return DSSConv(CHANNELS, CHANNELS, MNIST_SIDE, HIDDEN_SCALES, interscale=EXTENT)
+
+
+SOURCE = Source("Worrall & Welling 2019, arXiv:1905.11697", "Filter Dilation")
+GOALS = Goals(work=1.5)
+DSS_SCALAR = Method(
+    "dss-scalar",
+    "DSS Scalar",
+    SOURCE,
+    "#0282FF",
+    {"mnist": mnist.Network(mnist_scalar)},
+    projected(at_step),
+    representative=False,
+    goals=GOALS,
+    absences={"stl10": "on STL-10 the paper keeps the scales; use dss-vector"},
+)
+DSS_VECTOR = Method(
+    "dss-vector",
+    "DSS Vector",
+    SOURCE,
+    "#0B2AE9",
+    {"mnist": mnist.Network(mnist_vector), "stl10": wrn.Network(wrn_parts)},
+    at_step,
+    between,
+    goals=GOALS,
+    labels={"stl10": "DSS"},
+)

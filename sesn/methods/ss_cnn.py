@@ -15,8 +15,13 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
-from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, positive
-from sesn.baselines._maximum import largest
+from sesn.methods._layer import BaselineLayer, correlate, odd_side, positive
+from sesn.methods._maximum import largest
+from sesn.methods.cnn import conv1x1
+from sesn.methods.method import CHANNELS, COLOURS, Goals, Method, Source
+from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
+from sesn.networks.wrn import Place
+from sesn.scales import ScaleGrid
 
 #: Width of the angular Gaussian, and the phase of the harmonics.
 ANGULAR_SIGMA = math.pi / 16
@@ -143,6 +148,11 @@ class SSConv(BaselineLayer):
         return {"sizes": self.sizes, "nominal": (self.nominal,), "orders": self.orders}
 
     @property
+    def scale_grid(self) -> ScaleGrid:
+        """The scales that the kernels work at."""
+        return ScaleGrid(size / self.nominal for size in self.sizes)
+
+    @property
     def receptive_radius(self) -> int:
         """Pixels that the widest kernel sees to each side."""
         return self.sizes[-1] // 2
@@ -166,3 +176,63 @@ def _odd_sizes(sizes: Iterable[int]) -> tuple[int, ...]:
 
 def _normalised(functions: Tensor) -> Tensor:
     return functions / functions.square().sum(dim=(-2, -1), keepdim=True).sqrt()
+
+
+# --- its networks
+
+#: Sides of the kernels, one per scale, by recipe and resolution.
+MNIST_SIZES: dict[tuple[Recipe, int], tuple[int, ...]] = {
+    ("paper", 28): (5, 7, 9, 11, 13, 15),
+    ("paper", 56): (7, 9, 11, 13, 15, 17),
+    ("released", 28): (5, 7, 9, 11, 13),
+    ("released", 56): (7, 9, 11, 13, 15, 17),
+}
+MNIST_NOMINAL, MNIST_ORDERS = 11, (0.5, 1.0, 2.0)
+STL10_SIZES, STL10_NOMINAL, STL10_ORDERS = (3, 5, 7), 3, (1.0,)
+#: The release does not hand the list of sizes on to its blocks, so that they have a single scale.
+BLOCK_SIZES: dict[Recipe, tuple[int, ...]] = {"paper": STL10_SIZES, "released": (3,)}
+
+
+def mnist_parts(regime: Regime) -> mnist.Parts:
+    """54 weights per pair of channels; the released network counts a batch norm that it never runs."""
+    sizes = MNIST_SIZES[regime.recipe, regime.resolution]
+
+    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
+        return SSConv(in_channels, out_channels, sizes, MNIST_NOMINAL, MNIST_ORDERS, recipe=regime.recipe)
+
+    leftover = nn.BatchNorm2d if regime.recipe == "released" else None
+    return mnist.Parts(layer, channels=(30, 60, 90), hidden_bias=True, leftover=leftover)
+
+
+def wrn_parts(recipe: Recipe) -> wrn.Parts:
+    """18 weights per pair of channels, and plain shortcuts."""
+
+    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+        sizes = BLOCK_SIZES[recipe]
+        return SSConv(in_channels, out_channels, sizes, STL10_NOMINAL, STL10_ORDERS, stride=stride, recipe=recipe)
+
+    return wrn.Parts(
+        stem=lambda i, o: SSConv(i, o, STL10_SIZES, STL10_NOMINAL, STL10_ORDERS, recipe=recipe),
+        conv=conv,
+        shortcut=conv1x1,
+        base=(11, 22, 44),
+        stem_width=11,
+    )
+
+
+def at_step(step: float) -> nn.Module:
+    """Three filters; their sides are whole and odd, which the steps between them follow: the nearest from below."""
+    sizes = [odd_side(MNIST_NOMINAL * scale) for scale in (1 / step, 1, step)]
+    return SSConv(COLOURS, CHANNELS, sizes, MNIST_NOMINAL, MNIST_ORDERS)
+
+
+SS_CNN = Method(
+    "ss-cnn",
+    "SS-CNN",
+    Source("Ghosh & Gupta 2019, arXiv:1906.03861", "Steerable Filters"),
+    "#EB86D1",
+    {"mnist": mnist.Network(mnist_parts), "stl10": wrn.Network(wrn_parts)},
+    at_step,
+    representative=False,
+    goals=Goals(work=1.5),
+)

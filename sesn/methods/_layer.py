@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,10 +14,8 @@ from sesn.algorithms import Axis, Work, padded_convolution, spectral_convolution
 from sesn.algorithms.axis import plain_number
 from sesn.algorithms.choose import dense_cost, spectral_cost
 from sesn.algorithms.spectral import Taps
-from sesn.baselines._constants import Constants
-
-Recipe = Literal["paper", "released"]
-RECIPES: tuple[Recipe, ...] = ("paper", "released")
+from sesn.methods._constants import Constants
+from sesn.scales import ScaleGrid
 
 
 class BaselineLayer(WithMeaning):
@@ -47,6 +44,11 @@ class BaselineLayer(WithMeaning):
             _checks.require(value.shape[axis] > 0, f"{name}.shape", tuple(value.shape), "without an empty side")
 
     @property
+    def scale_grid(self) -> ScaleGrid | None:
+        """The scales that the layer works at, whether or not its output has an axis of them; None if it has one."""
+        return None
+
+    @property
     def receptive_radius(self) -> int:
         """Pixels of the input that an output sees to each side, at the scale that sees farthest."""
         raise NotImplementedError
@@ -69,6 +71,11 @@ class BaselineLayer(WithMeaning):
 
     def _details(self) -> list[str]:
         return []
+
+
+def odd_side(side: float) -> int:
+    """2 floor(side / 2) + 1, the rule for the sides of SESN's kernels."""
+    return 2 * math.floor(side / 2) + 1
 
 
 def numbers(name: str, values: Iterable[float], remedy: str = "") -> tuple[float, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,25 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
-from sesn.baselines._layer import RECIPES, BaselineLayer, Recipe, correlate, positive
+from sesn.conv import ScaleConv1x1
+from sesn.methods._layer import BaselineLayer, correlate, positive
+from sesn.methods.method import (
+    CHANNELS,
+    COLOURS,
+    HIDDEN_SCALES,
+    HIDDEN_STEP,
+    MNIST_SIDE,
+    Goals,
+    Method,
+    Source,
+    projected,
+)
+from sesn.methods.steerable import shortcut
+from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
+from sesn.networks.carriers import FIELD, Carrier, ColumnBatchNorm
+from sesn.networks.wrn import Place
+from sesn.pool import GlobalPool, ScaleProjection
+from sesn.scales import ScaleGrid
 
 
 def canvas_side(kernel_size: int, scales: Sequence[float]) -> int:
@@ -138,6 +157,11 @@ class _SiCNN(BaselineLayer):
         return {"scales": self.scales, "recipe": self.recipe}
 
     @property
+    def scale_grid(self) -> ScaleGrid:
+        """The scales that the kernels work at."""
+        return ScaleGrid(self.scales)
+
+    @property
     def receptive_radius(self) -> int:
         """Pixels that the widest kernel sees to each side."""
         return max(max(-first, first + side - 1) for first, side in zip(self.firsts, self.sides, strict=True))
@@ -185,3 +209,95 @@ def _with_norm(kernel: Tensor, norm: Tensor) -> Tensor:
     """The flat kernels [o, i, n] scaled to the L1 norms [o, i, 1]; a kernel of zeros stays as it is."""
     own = kernel.abs().sum(dim=-1, keepdim=True)
     return kernel * (norm / torch.where(own > 0, own, 1.0))
+
+
+# --- its networks
+
+MNIST_SCALES = (0.3, 0.45, 0.67, 1.0, 1.49, 2.23, 3.33)
+STL10_SCALES = (0.67, 1.0, 1.5)
+
+
+def columns(scales: int) -> Carrier:
+    """A field whose scales are normalised one by one: the published counts of parameters say so."""
+    return FIELD._replace(norm=partial(ColumnBatchNorm, scales=scales))
+
+
+def mnist_scalar(regime: Regime) -> mnist.Parts:
+    """The maximum over the columns after every convolution; the paper gives its times only."""
+    recipe = regime.recipe
+    return mnist.Parts(
+        lambda stage, i, o: nn.Sequential(SiCNNLift(i, o, 7, MNIST_SCALES, recipe=recipe), ScaleProjection())
+    )
+
+
+def mnist_vector(regime: Regime) -> mnist.Parts:
+    """Columns throughout; their maximum is taken after the last norm."""
+
+    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
+        make = SiCNNConv if stage else SiCNNLift
+        return make(in_channels, out_channels, 7, MNIST_SCALES, recipe=regime.recipe)
+
+    carrier = columns(len(MNIST_SCALES))
+    return mnist.Parts(layer, (carrier, carrier, carrier), projection=ScaleProjection)
+
+
+def wrn_parts(recipe: Recipe) -> wrn.Parts:
+    """Columns throughout; their maximum is taken after the mean over positions."""
+    carrier = columns(len(STL10_SCALES))
+
+    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+        return SiCNNConv(in_channels, out_channels, 3, STL10_SCALES, stride, recipe=recipe)
+
+    def head(channels: int) -> nn.Module:
+        return nn.Sequential(carrier.activated(channels), GlobalPool("mean"), ScaleProjection())
+
+    return wrn.Parts(
+        stem=lambda i, o: SiCNNLift(i, o, 3, STL10_SCALES, recipe=recipe),
+        conv=conv,
+        shortcut=shortcut,
+        carrier=carrier,
+        head=head,
+        fan_out=(SiCNNLift, SiCNNConv, ScaleConv1x1),
+    )
+
+
+def at_step(step: float) -> nn.Module:
+    """The kernel, and the kernel enlarged by the step."""
+    return SiCNNLift(COLOURS, CHANNELS, MNIST_SIDE, (1, step))
+
+
+def between() -> nn.Module:
+    """Columns to columns."""
+    return SiCNNConv(CHANNELS, CHANNELS, MNIST_SIDE, [HIDDEN_STEP**k for k in range(HIDDEN_SCALES)])
+
+
+SOURCE = Source("Xu et al. 2014, arXiv:1411.6369", "Filter Rescaling")
+GOALS = Goals(work=1.5, times={28: 25.0})
+SICNN_SCALAR = Method(
+    "sicnn-scalar",
+    "SiCNN Scalar",
+    SOURCE,
+    "#7E5F36",
+    {"mnist": mnist.Network(mnist_scalar)},
+    projected(at_step),
+    resamples="filters",
+    representative=False,
+    goals=GOALS,
+    absences={
+        "mnist/released": "the released code has no such network",
+        "mnist/error": "the paper gives its times only",
+        "stl10": "on STL-10 the paper keeps the columns; use sicnn-vector",
+    },
+)
+SICNN_VECTOR = Method(
+    "sicnn-vector",
+    "SiCNN Vector",
+    SOURCE,
+    "#A96000",
+    {"mnist": mnist.Network(mnist_vector), "stl10": wrn.Network(wrn_parts)},
+    at_step,
+    between,
+    resamples="filters",
+    goals=GOALS,
+    labels={"stl10": "SiCNN"},
+)

@@ -12,7 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from sesn.algorithms import compose_kernel, padded_convolution
-from sesn.baselines._layer import BaselineLayer
+from sesn.methods._layer import BaselineLayer
+from sesn.methods.cnn import conv1x1
+from sesn.methods.method import WIDE_SIDE, Method, Source, no_scales
+from sesn.networks import Recipe, wrn
+from sesn.networks.wrn import Place
 
 
 def cosine_filters(side: int = 3) -> Tensor:
@@ -66,3 +70,35 @@ class HarmonicConv(BaselineLayer):
 
     def _taps_seen(self) -> int:
         return 9
+
+
+# --- its networks
+
+
+def wrn_parts(recipe: Recipe) -> wrn.Parts:
+    """DCT kernels in the stem and in all 3 x 3 convolutions; the shortcuts are plain."""
+
+    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+        return HarmonicConv(in_channels, out_channels, stride)
+
+    return wrn.Parts(
+        stem=HarmonicConv,
+        conv=conv,
+        shortcut=conv1x1,
+        fan_out=(HarmonicConv, nn.Conv2d),
+    )
+
+
+HARM_WRN = Method(
+    "harm-wrn",
+    "Harm WRN",
+    Source("Ulicny et al. 2019, arXiv:1905.00135"),
+    "#7E4CB2",
+    {"stl10": wrn.Network(wrn_parts)},
+    no_scales,
+    side=WIDE_SIDE,
+    absences={
+        "mnist": "the paper has it on STL-10 only; use cnn",
+        "stl10/released": "the paper quotes the number of its authors, and the released code has no such network",
+    },
+)

@@ -1,0 +1,126 @@
+"""METHODS: which methods the experiments compare, one row each; its file holds all that there is to know of it.
+
+Everything else refers to a method by its key. Methods from outside join the table: those of installed packages, and
+those that are named as FILE.py:NAME.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from torch import nn
+
+from sesn._checks import complaint
+from sesn._lookup import looked_up
+from sesn.methods import outside
+from sesn.methods.cnn import CNN, WRN
+from sesn.methods.dss import DSS_SCALAR, DSS_VECTOR
+from sesn.methods.harmonic import HARM_WRN
+from sesn.methods.method import Method as Method
+from sesn.methods.method import Source as Source
+from sesn.methods.method import scales_of as scales_of
+from sesn.methods.method import vector_angles as vector_angles
+from sesn.methods.sevf import SEVF_SCALAR, SEVF_VECTOR
+from sesn.methods.si_convnet import SI_CONVNET
+from sesn.methods.sicnn import SICNN_SCALAR, SICNN_VECTOR
+from sesn.methods.ss_cnn import SS_CNN
+from sesn.methods.steerable import SESN_A, SESN_B, SESN_C, SESN_SCALAR, SESN_VECTOR
+from sesn.networks import Recipe
+
+#: The colours stay apart for readers with any colour vision (a test simulates it), within each of the two networks.
+_ROWS = (
+    *(CNN, WRN, SICNN_SCALAR, SICNN_VECTOR, SI_CONVNET, SEVF_SCALAR, SEVF_VECTOR, DSS_SCALAR, DSS_VECTOR, SS_CNN),
+    *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
+)
+
+#: Every method by its key, in the order of the paper's tables.
+METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
+#: The colours of methods that have none of their own: apart from those of the table, the first three clearly.
+SPARE_COLOURS = ("#440055", "#330088", "#667788", "#AA99FF", "#BB1166", "#112233", "#FF1199", "#9911CC")
+#: Where the methods from outside came from, by key; FILE.py:NAME in full for those of files.
+HOMES: dict[str, str] = {}
+#: The variable by which a process tells those that it starts which files its methods came from.
+PASSED_ON = "SESN_METHODS"
+#: The key of the plain network that times are compared with.
+REFERENCE = CNN.key
+
+
+def method(key: str) -> Method:
+    """The method of that key, or of FILE.py:NAME; an unknown key is answered with the keys, and the nearest of them."""
+    if ":" in key or key.endswith(".py"):
+        return _joined(*outside.from_file(key))
+    if key not in METHODS:
+        discover()
+    return looked_up("method", key, METHODS)
+
+
+@cache
+def discover() -> None:
+    """Have the methods of installed packages join the table, and those of the process that started this one."""
+    for text in filter(None, os.environ.get(PASSED_ON, "").split(",")):
+        method(text)
+    for home, row in outside.installed():
+        _joined(home, row)
+
+
+def passed_on() -> dict[str, str]:
+    """Variables by which a process that is started finds the same methods."""
+    files = [home for home in HOMES.values() if outside.GROUP not in home]
+    return {PASSED_ON: ",".join(files)} if files else {}
+
+
+def _joined(home: str, row: Method) -> Method:
+    """The method as it stands in the table from now on, with a colour of its own."""
+    if row.key in METHODS and HOMES.get(row.key) != home:
+        rule = f"a key that no other method has, as {HOMES.get(row.key, 'sesn')} does"
+        raise ValueError(complaint("key", row.key, rule, f"rename the method of {home}"))
+    used = {other.colour for key, other in METHODS.items() if key != row.key}
+    spare = next((colour for colour in SPARE_COLOURS if colour not in used), SPARE_COLOURS[0])
+    HOMES[row.key], METHODS[row.key] = home, replace(row, colour=row.colour or spare)
+    return METHODS[row.key]
+
+
+def build(key: str, network: str, *, recipe: Recipe = "paper", **options: Any) -> nn.Module:
+    """A network of the paper with fresh weights.
+
+    Args:
+        key: a key of `list_methods()`.
+        network: "mnist" or "stl10".
+        recipe: "paper" follows the paper's text, "released" its authors' code.
+        options: of "mnist" resolution (28 or 56), augmented and channels; of "stl10" depth, width and resolution.
+
+    Returns:
+        A module from images [b, 1, 28, 28] or [b, 3, 96, 96] to scores [b, 10].
+
+    Raises:
+        ValueError: for an unknown name, which is answered with the names and the nearest, and for a network that the
+            method lacks, with the reason.
+
+    Example:
+        >>> import sesn, torch
+        >>> network = sesn.build("sesn-vector", "mnist", resolution=28, recipe="paper")
+        >>> network(torch.randn(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+    """
+    return method(key).build(network, recipe, **options)
+
+
+def list_methods(network: str | None = None) -> list[str]:
+    """The keys of all methods, or of those that have a network, in the order of the paper's tables.
+
+    Example:
+        >>> import sesn
+        >>> sesn.list_methods("stl10")[:3]
+        ['wrn', 'sicnn-vector', 'si-convnet']
+    """
+    discover()
+    return list(METHODS) if network is None else [row.key for row in methods_on(network)]
+
+
+def methods_on(network: str, recipe: str = "paper") -> list[Method]:
+    """The methods that have such a network, in order."""
+    discover()
+    return [row for row in METHODS.values() if row.lacks(network, recipe) is None]

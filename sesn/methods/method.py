@@ -1,0 +1,211 @@
+"""What a method is: one record of all that the experiments need to know about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+import torch
+from torch import nn
+
+from sesn import _checks
+from sesn._lookup import looked_up
+from sesn.networks import NETWORKS, ParameterCount, Recipe, Skeleton, parameter_count
+from sesn.networks.recipes import known_recipe
+from sesn.pool import ScaleProjection
+from sesn.scales import ScaleGrid
+
+#: What a method may lack: a network, a released network, or an error rate in the paper.
+ABSENCES = tuple(f"{network}{what}" for network in NETWORKS for what in ("", "/released", "/error"))
+NOT_GIVEN = "the method has no such network"
+KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+#: A layer by itself maps COLOURS to CHANNELS.
+COLOURS, CHANNELS = 3, 8
+#: The side of a kernel in the MNIST-scale networks, and in the wide ResNets.
+MNIST_SIDE: Final = 7
+WIDE_SIDE: Final = 3
+#: Neighbouring scales that a filter sees where the method lets one choose: as in the paper's and DSS' own networks.
+EXTENT = 2
+#: The step between the scales of layers from field to field, and how many they have.
+HIDDEN_STEP, HIDDEN_SCALES = 2, 3
+#: The step of the layer that stands for a method without one of the two skeletons.
+OWN_STEP = 2.0
+
+AtStep = Callable[[float], nn.Module]
+Between = Callable[[], nn.Module]
+
+
+class Source(NamedTuple):
+    """A citation, and the approach to scale in the words of the paper's Table 1."""
+
+    citation: str = ""
+    approach: str = "none"
+
+
+UNKNOWN = Source()
+
+
+class Goals(NamedTuple):
+    """What the benchmark expects of a training step on MNIST-scale.
+
+    Attributes:
+        work: at most this much of (time of a step / CNN's) / (nominal multiply-adds / CNN's); 0 expects nothing.
+        times: at most this many times the CNN's time, by resolution.
+    """
+
+    work: float = 0.0
+    times: Mapping[int, float] = {}
+
+
+NO_GOALS = Goals()
+
+
+def no_scales(step: float) -> nn.Module:
+    """Refuse: there is nothing that a step could lie between."""
+    raise ValueError(f"`step` (={step:.4g}) must not be given: a plain convolution has one scale")
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """One method.
+
+    A layer for a step f has the scales that make f a step of its grid: 1 and f for filters that grow, 1/f, 1 and f for
+    methods that resize their input both ways. A step that a method cannot have is refused by the layer itself.
+
+    Attributes:
+        key: how everything else refers to it: small letters, digits and hyphens.
+        label: its printed name; `label_on` gives the one of a table.
+        source: where it comes from, and how it meets changes of scale.
+        colour: its colour in every figure, such as "#0282FF"; a spare one is taken if none is given.
+        networks: by network, what makes it from keyword arguments: `recipe` and the options of `NETWORKS`. Either a
+            skeleton over the method's parts, or any function that returns a module.
+        layer: makes the layer whose neighbouring scales are a step apart, from three colours to what the method hands
+            on; None keeps the method out of Table 1.
+        between: makes the layer from field [b, c, s, h, w] to field; None if the method hands on no scales.
+        side: of the kernel of the plain convolution that the layer is compared with.
+        resamples: what it resizes while it trains, if anything: its input or its filters.
+        ours: whether it is one of the networks of the paper that is reproduced.
+        representative: whether it is trained where a budget has time for a few methods only.
+        goals: what the benchmark expects.
+        labels: printed names that differ on one network.
+        absences: reasons, by what is absent (see ABSENCES).
+        digest: of the source of a method from outside; empty for those of the package.
+    """
+
+    key: str
+    label: str
+    source: Source = UNKNOWN
+    colour: str = ""
+    networks: Mapping[str, Callable[..., nn.Module]] = field(default_factory=dict)
+    layer: AtStep | None = None
+    between: Between | None = None
+    side: Literal[3, 7] = MNIST_SIDE
+    resamples: Literal["", "input", "filters"] = ""
+    ours: bool = False
+    representative: bool = True
+    goals: Goals = NO_GOALS
+    labels: Mapping[str, str] = field(default_factory=dict)
+    absences: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        named = self.colour == "" or re.fullmatch(r"#[0-9a-fA-F]{6}", self.colour) is not None
+        _checks.require(named, "colour", self.colour, "of the form #RRGGBB", "or leave it out")
+        good = isinstance(self.key, str) and KEY.fullmatch(self.key) is not None
+        _checks.require(good, "key", self.key, "small letters, digits and hyphens", "such as my-method")
+        for network in self.networks:
+            _known_network(network)
+        if not self.networks and self.layer is None:
+            raise ValueError(f"method {self.key!r} must have a network or a layer: give `networks` or `layer`")
+        for network in NETWORKS:
+            if network in self.networks and network in self.absences:
+                raise ValueError(f"method {self.key!r} must have either a network or a reason why not for {network}")
+        if unknown := sorted(set(self.absences) - set(ABSENCES)):
+            raise ValueError(f"method {self.key!r}: `absences` has {unknown}; it may have {', '.join(ABSENCES)}")
+
+    def label_on(self, network: str) -> str:
+        """The printed name in the tables of one network."""
+        return self.labels.get(_known_network(network), self.label)
+
+    def lacks(self, network: str, recipe: str = "paper") -> str | None:
+        """Why there is no such network, or None if there is."""
+        known_recipe(recipe)
+        if _known_network(network) not in self.networks:
+            return self.absences.get(network, NOT_GIVEN)
+        return self.absences.get(f"{network}/released") if recipe == "released" else None
+
+    def build(self, network: str, recipe: Recipe = "paper", **options: Any) -> nn.Module:
+        """A network with fresh weights.
+
+        Args:
+            network: "mnist" or "stl10".
+            recipe: "paper" or "released".
+            options: see `NETWORKS`, `Regime`, `MNISTScaleNet` and `WideResNet`.
+        """
+        if reason := self.lacks(network, recipe):
+            released = "released " if network in self.networks else ""
+            raise ValueError(f"{self.label} (method {self.key!r}) has no {released}network for {network}: {reason}")
+        known = NETWORKS[network].options
+        if unknown := sorted(set(options) - set(known)):
+            raise TypeError(f"`options` (={unknown}) must be of {', '.join(known)} on {network}")
+        return self.networks[network](recipe=recipe, **{**known, **options})
+
+    def first_layer(
+        self, in_channels: int, out_channels: int, recipe: Recipe = "paper", network: str | None = None
+    ) -> nn.Module:
+        """The layer that a network begins with, by itself: all that stands before the first norm and nonlinearity.
+
+        The MNIST-scale network is meant at 28, and preferred if `network` is not given. A method without one of the
+        skeletons is represented by its `layer` at the step 2.
+        """
+        chosen = network or next((name for name in NETWORKS if name in self.networks), "mnist")
+        if (reason := self.lacks(chosen, recipe)) and (network or self.layer is None):
+            raise ValueError(f"{self.label} (method {self.key!r}) has no layer for {chosen}: {reason}")
+        if isinstance(skeleton := self.networks.get(chosen), Skeleton):
+            return skeleton.first_layer(in_channels, out_channels, recipe)
+        return self.at_step(OWN_STEP)
+
+    def at_step(self, step: float) -> nn.Module:
+        """The layer whose neighbouring scales are a factor apart."""
+        if self.layer is None:
+            raise ValueError(f"`step` (={step:.4g}) needs a `layer` of the method {self.key!r}")
+        return self.layer(step)
+
+    def widths(self, network: str, recipe: Recipe = "paper") -> tuple[int, ...]:
+        """The channels of a network's stages or groups; none if it is no skeleton."""
+        skeleton = self.networks.get(network)
+        return skeleton.widths(recipe) if isinstance(skeleton, Skeleton) else ()
+
+    def count(self, network: str, recipe: Recipe = "paper", **options: Any) -> ParameterCount:
+        """How many parameters such a network has; nothing is computed for a skeleton."""
+        with torch.device("meta") if isinstance(self.networks.get(network), Skeleton) else nullcontext():
+            return parameter_count(self.build(network, recipe, **options))
+
+
+def projected(at_step: AtStep) -> AtStep:
+    """The layer with the maximum over scales after it: the Scalar variant."""
+    return lambda step: nn.Sequential(at_step(step), ScaleProjection())
+
+
+def scales_of(module: nn.Module) -> ScaleGrid | None:
+    """The scales that a layer works at, in units of its own: its `scale_grid` or `grid`. None for a plain one."""
+    for layer in module.modules():
+        for name in ("scale_grid", "grid"):
+            if isinstance(grid := getattr(layer, name, None), ScaleGrid):
+                return grid
+    return None
+
+
+def vector_angles(module: nn.Module) -> tuple[float, ...] | None:
+    """The angles of a layer that hands on vectors, whose directions stand for scales; None for any other."""
+    angles: tuple[float, ...] | None = getattr(list(module.modules())[-1], "vector_angles", None)
+    return angles
+
+
+def _known_network(network: str) -> str:
+    looked_up("network", network, NETWORKS)
+    return network

@@ -1,0 +1,128 @@
+"""Methods from outside the package: named as FILE.py:NAME, or registered by an installed package."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from sesn.methods.method import COLOURS, OWN_STEP, Method
+from sesn.networks import NETWORKS
+
+#: Installed packages register methods under this group of entry points.
+GROUP = "sesn.methods"
+EXAMPLE = "mine.py:MINE, where MINE is a sesn.Method"
+#: Side of the images that a layer is tried on.
+TRIED_SIDE = 48
+
+
+def from_file(text: str) -> tuple[str, Method]:
+    """Where FILE.py:NAME is, whatever the current directory, and the method, with a digest of the file."""
+    file, _, name = text.rpartition(":")
+    path = Path(file)
+    if not (file and name.isidentifier() and path.suffix == ".py"):
+        raise ValueError(f"`method` (={text!r}) must be a key or FILE.py:NAME; for example {EXAMPLE}")
+    if not path.is_file():
+        raise ValueError(f"`method` (={text!r}): there is no file {path}; give the path from {Path.cwd()}")
+    path = path.resolve()
+    found = getattr(_run(path, text), name, None)
+    if found is None:
+        raise ValueError(f"`method` (={text!r}): {path.name} has no name `{name}`; for example {EXAMPLE}")
+    return f"{path}:{name}", _digested(found, path.read_bytes(), f"`method` (={text!r}): `{name}`")
+
+
+def installed() -> Iterator[tuple[str, Method]]:
+    """The methods of installed packages; one that cannot be loaded is left out with a warning."""
+    for entry in entry_points(group=GROUP):
+        try:
+            yield f"{entry.value} of the entry points {GROUP}", _load(entry)
+        except Exception as error:  # whatever another package does must not stop this one
+            warnings.warn(f"the method {entry.name!r} ({entry.value}) is left out: {error}", stacklevel=2)
+
+
+@cache
+def check(row: Method) -> None:
+    """Try a method's networks and layer on two images: what is wrong with them is said before anything is run."""
+    for network, make in row.networks.items():
+        task = NETWORKS[network]
+        for tried in task.tried:
+            words = ", ".join(f"{name}={value}" for name, value in tried.items())
+            what = f"`method` (={row.key!r}): its network for {network} ({words})"
+            with _worded(what):
+                module = make(recipe="paper", **{**task.options, **tried})
+                shape = _shape(what, module, task.image)
+            if shape != (2, task.classes):
+                raise ValueError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
+    if row.layer is not None:
+        what = f"`method` (={row.key!r}): its layer for the step {OWN_STEP:g}"
+        with _worded(what):
+            shape = _shape(what, row.layer(OWN_STEP), (COLOURS, TRIED_SIDE, TRIED_SIDE))
+        if len(shape) < 4:
+            raise ValueError(f"{what} must return maps [b, c, h, w] or fields [b, c, s, h, w]; it returned {[*shape]}")
+
+
+def _shape(what: str, module: object, image: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what a module makes of two images."""
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{what} must be a torch.nn.Module, and is of type {type(module).__name__}")
+    with torch.no_grad():
+        output = module.eval()(torch.zeros(2, *image))
+    if not isinstance(output, Tensor):
+        raise ValueError(f"{what} must return a tensor, and returned {type(output).__name__}")
+    return tuple(output.shape)
+
+
+def _run(path: Path, text: str) -> ModuleType:
+    """The file as a module of its own, with its folder on the path, so that it may import its neighbours."""
+    spec = importlib.util.spec_from_file_location(f"_sesn_method_{path.stem}", path)
+    assert spec is not None  # a .py file always has a loader
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Registered before it runs: dataclasses and pickling look their module up.
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        with _worded(f"`method` (={text!r}): running {path.name}"):
+            spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+@contextmanager
+def _worded(what: str) -> Iterator[None]:
+    """Code from outside may raise anything: say where it came from. The cause stays attached."""
+    try:
+        yield
+    except Exception as error:
+        if str(error).startswith(what):  # worded already
+            raise
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"({Path(last.filename).name}, line {last.lineno})"
+        raise ValueError(f"{what} failed: {type(error).__name__}: {error} {place}") from error
+
+
+def _digested(found: object, source: bytes, what: str) -> Method:
+    if not isinstance(found, Method):
+        raise ValueError(f"{what} must be a sesn.Method, and is of type {type(found).__name__}")
+    return replace(found, digest=hashlib.blake2b(source, digest_size=8).hexdigest())
+
+
+def _load(entry: EntryPoint) -> Method:
+    found = entry.load()
+    module = sys.modules[entry.module]
+    source = Path(module.__file__).read_bytes() if module.__file__ else b""
+    version = entry.dist.version if entry.dist else ""
+    return _digested(found, source + version.encode(), entry.value)

@@ -1,0 +1,21 @@
+"""The paper's two networks, each skeleton written once: `MNISTScaleNet` and `WideResNet`.
+
+What a method puts into them stands in its own file, as functions that return `mnist.Parts` and `wrn.Parts`.
+"""
+
+from sesn.networks import mnist as mnist
+from sesn.networks import wrn as wrn
+from sesn.networks.counts import ParameterCount as ParameterCount
+from sesn.networks.counts import multiply_adds as multiply_adds
+from sesn.networks.counts import parameter_count as parameter_count
+from sesn.networks.counts import unused_parameters as unused_parameters
+from sesn.networks.mnist import MNISTScaleNet as MNISTScaleNet
+from sesn.networks.recipes import RECIPES as RECIPES
+from sesn.networks.recipes import Recipe as Recipe
+from sesn.networks.recipes import Regime as Regime
+from sesn.networks.skeleton import Skeleton as Skeleton
+from sesn.networks.skeleton import Task as Task
+from sesn.networks.wrn import WideResNet as WideResNet
+
+#: The networks by the names of the data that they are for.
+NETWORKS: dict[str, Task] = {"mnist": mnist.TASK, "stl10": wrn.TASK}

@@ -1,0 +1,234 @@
+"""Methods from outside: named as FILE.py:NAME or registered by a package, and then treated like the others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from test_methods import lab
+from torch import nn
+from typer.testing import CliRunner
+
+import sesn
+from harness.bench.methods import measure_methods
+from harness.cli import app
+from harness.plan import EXPERIMENTS, plan
+from harness.records import SOURCE
+from harness.request import Request
+from harness.run import imports
+from harness.run.context import Context
+from harness.run.properties import properties
+from harness.store.frame import load
+from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
+from sesn.networks import NETWORKS
+
+EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
+TINY = """
+import torch
+from torch import nn
+import sesn
+
+def mnist(resolution, **_):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, {outputs}))
+
+MINE = sesn.Method("mine", "My Method", networks={{"mnist": mnist}}, layer=lambda step: nn.Conv2d(3, 8, 7, padding=3))
+OTHER = sesn.Method("cnn", "Another", networks={{"mnist": mnist}})
+LAYER = sesn.Method("only-layer", "Only Layer", layer=lambda step: nn.Flatten())
+NUMBER = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test has join the table leaves it again."""
+    rows, homes = dict(METHODS), dict(HOMES)
+    monkeypatch.delenv(PASSED_ON, raising=False)
+    yield
+    for table, before in ((METHODS, rows), (HOMES, homes)):
+        table.clear()
+        table.update(before)  # type: ignore[arg-type]
+    discover.cache_clear()
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(TINY.format(outputs=10), encoding="utf-8")
+    return path
+
+
+def invoke(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+# Named
+
+
+def test_a_file_and_a_name_is_a_method(mine: Path) -> None:
+    row = method(f"{mine}:MINE")
+    assert METHODS["mine"] is row is method("mine")
+    assert sesn.list_methods("mnist")[-1] == "mine"
+    assert sesn.build(f"{mine}:MINE", "mnist")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+    assert row.lacks("stl10")
+    assert re.fullmatch("[0-9a-f]{16}", row.digest)
+
+
+def test_its_colour_stays_apart_from_the_others(mine: Path) -> None:
+    colour = method(f"{mine}:MINE").colour
+    assert colour == SPARE_COLOURS[0]
+    for network in NETWORKS:
+        for other in methods_on(network):
+            if other.key != "mine":
+                assert float((lab(colour) - lab(other.colour)).norm(dim=1).min()) > 20, other.key
+    assert len({lab(one) for one in SPARE_COLOURS}) == len(SPARE_COLOURS)
+
+
+def test_a_changed_file_is_another_cell_and_the_others_keep_theirs(mine: Path) -> None:
+    def ids() -> dict[str, set[str]]:
+        planned = plan(
+            Request(methods=("cnn", f"{mine}:MINE")), ["parameters", "mnist-scale", "epoch-time", "properties"]
+        )
+        keys = {one.cell.method for one in planned}
+        return {key: {one.cell.id for one in planned if one.cell.method == key} for key in keys}
+
+    before = ids()
+    mine.write_text(mine.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    after = ids()
+    assert before.keys() == after.keys() == {"", "cnn", "mine"}
+    assert before["cnn"] == after["cnn"]
+    assert before[""] == after[""]
+    assert not before["mine"] & after["mine"]
+    assert not any(SOURCE in one.cell.settings for one in plan(Request(methods=("cnn",))))
+
+
+def test_processes_that_are_started_find_it_wherever_they_are(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(mine.parent)
+    digest = method("mine.py:MINE").digest
+    environment = imports.environment()
+    assert environment[PASSED_ON] == f"{mine.resolve()}:MINE"
+    del METHODS["mine"], HOMES["mine"]
+    discover.cache_clear()
+    monkeypatch.chdir("/")
+    monkeypatch.setenv(PASSED_ON, environment[PASSED_ON])
+    assert method("mine").digest == digest
+
+
+def test_installed_packages_register_methods(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(mine.parent)
+
+    def entry(value: str) -> Any:
+        found = outside.EntryPoint("any", value, outside.GROUP)
+        vars(found).update(dist=SimpleNamespace(version="1.0"))
+        return found
+
+    monkeypatch.setattr(outside, "entry_points", lambda group: [entry("mine:MINE"), entry("mine:NUMBER")])
+    discover.cache_clear()
+    with pytest.warns(UserWarning, match=r"mine:NUMBER.*must be a sesn.Method, and is of type int"):
+        assert sesn.list_methods()[-1] == "mine"
+    assert METHODS["mine"].digest
+    assert PASSED_ON not in imports.environment()
+
+
+# Bad input
+
+
+BAD = {
+    "no file": ("{folder}/none.py:MINE", "there is no file"),
+    "no name": ("{folder}/mine.py:YOURS", "mine.py has no name `YOURS`"),
+    "no name at all": ("{folder}/mine.py", "must be a key or FILE.py:NAME"),
+    "not a method": ("{folder}/mine.py:NUMBER", "must be a sesn.Method, and is of type int"),
+    "a key that is taken": ("{folder}/mine.py:OTHER", "`key` (='cnn')"),
+    "unknown": ("mien", "must be one of cnn"),
+    "wrong outputs": ("{folder}/wrong.py:MINE", "must map [2, 1, 28, 28] to [2, 10]; it returned [2, 9]"),
+    "wrong inputs": ("{folder}/narrow.py:MINE", "(resolution=28) failed: RuntimeError"),
+    "wrong layer": ("{folder}/mine.py:LAYER", "must return maps [b, c, h, w]"),
+    "broken": (
+        "{folder}/broken.py:MINE",
+        "broken.py failed: ZeroDivisionError: division by zero (broken.py, line 1)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "words"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("command", ["plan", "run", "status"])
+def test_bad_input_is_one_line_before_anything_runs(command: str, name: str, words: str, mine: Path) -> None:
+    mine.with_name("wrong.py").write_text(TINY.format(outputs=9), encoding="utf-8")
+    mine.with_name("narrow.py").write_text(TINY.format(outputs=10).replace("784", "100"), encoding="utf-8")
+    mine.with_name("broken.py").write_text("1 / 0\n", encoding="utf-8")
+    rows = mine.parent / "rows"
+    result = invoke(command, "mnist-scale", "--methods", name.format(folder=mine.parent), "--rows", rows)
+    assert result.exit_code == 2, result.output
+    assert words in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+    assert not rows.exists()
+
+
+def test_a_network_that_it_lacks(mine: Path) -> None:
+    result = invoke("run", "stl10-reduced", "--methods", f"{mine}:MINE", "--rows", mine.parent / "rows")
+    assert result.exit_code == 2
+    assert "no cell was asked for" in result.output
+
+
+# From the plan to the page
+
+
+@pytest.mark.slow
+def test_it_is_timed_trained_counted_tabled_and_drawn(mine: Path, tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows", tmp_path / "out"
+    chosen = ("parameters", "epoch-time", "--methods", f"cnn,{mine}:MINE", "--rows", rows)
+    planned = json.loads(invoke("plan", *chosen, "--json", "--cells").stdout)
+    assert sum(one["cells"] for one in planned["experiments"]) == 12
+    training = ("mnist-scale", "--methods", f"{mine}:MINE", "--rows", rows, "--where", "augmented=False")
+    for asked in (chosen, training):
+        done = invoke("run", *asked, "--threads", "1")
+        assert done.exit_code == 0, done.output
+    status = json.loads(invoke("status", *chosen, "--json").stdout)
+    assert sum(one["remaining"] + one["failed"] for one in status["experiments"]) == 0
+    frame = load(rows)
+    ours = frame[frame["method"].eq("mine")]
+    assert {"parameters", "time_ratio", "test_error", "delta"} <= set(ours["metric"])
+    assert set(ours[SOURCE]) == {METHODS["mine"].digest}
+    assert frame[frame["experiment"].eq("epoch-time") & frame["method"].eq("cnn")]["cell"].nunique() == 2
+
+    none = tmp_path / "none.json"
+    report = invoke("report", "--rows", rows, "--out", out, "--error-budget", none, "--methods", f"{mine}:MINE")
+    assert report.exit_code == 0, report.output
+    for table in ("epoch-time", "configuration-mnist"):
+        text = (out / "tables" / f"{table}.md").read_text(encoding="utf-8")
+        assert re.search(r"\| My Method \|.*\d", text), text
+    assert "My Method" in (out / "figures" / "learning-curves.svg").read_text(encoding="utf-8")
+    assert (
+        METHODS["mine"].colour.lower() in (out / "figures" / "learning-curves.svg").read_text(encoding="utf-8").lower()
+    )
+
+    mine.write_text(mine.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    report = invoke("report", "--rows", rows, "--out", out, "--error-budget", none, "--methods", f"{mine}:MINE")
+    assert "its source has changed since" in (out / "README.md").read_text(encoding="utf-8") + report.output
+
+
+@pytest.mark.slow
+def test_table_1_and_the_benchmark(mine: Path) -> None:
+    request = Request(methods=(f"{mine}:MINE",))
+    (planned,) = EXPERIMENTS["properties"].plan(request)
+    found = properties(planned.cell, Context())
+    assert {"delta", "delta_cnn", "translation_error", "interscale_reach"} <= {one.metric for one in found}
+    results = measure_methods(1, torch.device("cpu"), "", 2, methods=[f"{mine}:MINE"])
+    assert [one.method.key for one in results] == ["cnn", "mine"] * 2
+
+
+@pytest.mark.slow
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 40
+    name = f"{EXAMPLE}:MINE"
+    (planned, _) = (one for one in plan(Request(methods=(name,)), ["parameters"]) if not one.skip)
+    assert planned.cell.method == "two-sizes"
+    layer = method(name).at_step(2.0)
+    assert isinstance(layer, nn.Module)
+    assert layer(torch.randn(1, 3, 48, 48)).shape == (1, 8, 48, 48)
+    assert invoke("run", "parameters", "--methods", name, "--rows", tmp_path).exit_code == 0
