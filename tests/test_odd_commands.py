@@ -67,6 +67,8 @@ MISBEHAVING = {
     "scripted": "TorchScript",
     "on_meta": "on the meta device, which holds no numbers",
     "sparse": "returns a tensor of layout torch.sparse_coo",
+    "nested": "returns a nested tensor",
+    "quantised": "returns a tensor of torch.qint8",
     "pair": "the module must return one tensor, got tuple",
     "mapping": "the module must return one tensor, got dict",
     "none": "got NoneType",
