@@ -138,6 +138,8 @@ def scripted():
 # They return what is no map.
 on_meta = answering(lambda x: x.to("meta"))
 sparse = answering(lambda x: x.to_sparse())
+nested = answering(lambda x: torch.nested.nested_tensor([*x]))
+quantised = answering(lambda x: torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8))
 pair = answering(lambda x: (x, x))
 mapping = answering(lambda x: {"out": x})
 none = answering(lambda x: None)

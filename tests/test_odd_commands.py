@@ -66,6 +66,8 @@ MISBEHAVING = {
     "transformer": "missing 1 required positional argument: 'tgt'",
     "on_meta": "on the meta device, which holds no numbers",
     "sparse": "returns a tensor of layout torch.sparse_coo",
+    "nested": "returns a nested tensor",
+    "quantised": "returns a tensor of torch.qint8",
     "pair": "the module must return one tensor, got tuple",
     "mapping": "the module must return one tensor, got dict",
     "none": "got NoneType",

@@ -209,6 +209,10 @@ def odd_output(output: Any) -> str:
     """Why there are no numbers to measure in an output; an empty text if there are."""
     if not isinstance(output, Tensor):
         return ""
+    if output.is_nested:
+        return "it returns a nested tensor; return one tensor, for example output.to_padded_tensor(0.0)"
+    if output.is_quantized:
+        return f"it returns a tensor of {output.dtype}; return output.dequantize()"
     if output.layout != torch.strided:
         return f"it returns a tensor of layout {output.layout}; return output.to_dense()"
     if output.is_meta:
