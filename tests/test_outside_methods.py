@@ -86,7 +86,7 @@ def test_its_colour_stays_apart_from_the_others(mine: Path) -> None:
         for other in methods_on(network):
             if other.key != "mine":
                 assert float((lab(colour) - lab(other.colour)).norm(dim=1).min()) > 20, other.key
-    assert len({lab(one) for one in SPARE_COLOURS}) == len(SPARE_COLOURS)
+    assert len(set(SPARE_COLOURS)) == len(SPARE_COLOURS)
 
 
 def test_a_changed_file_is_another_cell_and_the_others_keep_theirs(mine: Path) -> None:
