@@ -33,9 +33,10 @@ from harness.check.surgery import (
 )
 from sesn import Meter, ScaleGrid, ScaleProjection
 from sesn._checks import positive, require
+from sesn.meter.checks import check_eval, check_images
 from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
-from sesn.meter.reading import SPATIAL, Kind, check_eval, check_images, seen_by, spoiled_by
+from sesn.meter.reading import SPATIAL, Kind, seen_by, spoiled_by
 from sesn.meter.resample import Ends, Resampler, resampler_ends
 
 NOT_PRESENT = "not present"

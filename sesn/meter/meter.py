@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sesn._checks import one_of
 from sesn.meter.action import ScaleTranslation, rescale, translate
+from sesn.meter.checks import check_eval, check_images
 from sesn.meter.compare import EquivarianceError, compare
 from sesn.meter.floor import reference_error
 from sesn.meter.reading import (
@@ -24,8 +25,6 @@ from sesn.meter.reading import (
     Reading,
     automatic_crop,
     call,
-    check_eval,
-    check_images,
     check_repeatable,
     output_crop,
     output_grid,
