@@ -15,8 +15,9 @@ settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True
 settings.register_profile("thorough", max_examples=500, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
-#: Where real data lie. Taken out of the environment: all but the tests that ask for them run as on a machine without.
-REAL_DATA = os.environ.pop("SESN_DATA", "")
+#: Where real data lie, under another name: all but the tests that ask for them run as on a machine without. The
+#: processes that xdist starts inherit the name.
+REAL_DATA = os.environ.setdefault("SESN_REAL_DATA", os.environ.pop("SESN_DATA", ""))
 
 
 def pytest_runtest_setup() -> None:

@@ -182,7 +182,8 @@ def test_the_layer_commutes_with_translations(key: str, image: Tensor, shift: tu
 def test_so_do_layers_between_fields(key: str, field: Tensor, shift: tuple[int, int], seed: int) -> None:
     between = METHODS[key].between
     assert between is not None
-    assert translation_error(drawn(between, seed).double(), field, *shift, 20).item() <= ROUNDING
+    layer = nn.Sequential(nn.Unflatten(1, (CHANNELS, HIDDEN_SCALES)), drawn(between, seed)).double().eval()
+    assert translation_error(layer, field.flatten(1, 2), *shift, 20).item() <= ROUNDING
 
 
 @pytest.mark.parametrize("key", RESAMPLING)
