@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sesn._checks import complaint
+from sesn.errors import UsageError
 
 #: Who drew a picture, in its metadata.
 CREATOR = "sesn"
@@ -59,10 +60,10 @@ def check_output(option: str, path: Path, *, force: bool) -> None:
     check_writable(path)
     if not _is_regular(path):
         rule = "a regular file, not a link, a device or a pipe"
-        raise ValueError(complaint(option, str(path), rule, "give the name of a file"))
+        raise UsageError(complaint(option, str(path), rule, "give the name of a file"))
     if not (force or is_replaceable(path)):
         rule = "a new file or one that sesn wrote, and this is another's"
-        raise ValueError(complaint(option, str(path), rule, "give another name, or --force to replace it"))
+        raise UsageError(complaint(option, str(path), rule, "give another name, or --force to replace it"))
 
 
 def _is_regular(path: Path) -> bool:
@@ -116,11 +117,11 @@ class GeneratedFiles:
             linked = any((self.folder / parent).is_symlink() for parent in Path(name).parents if parent.name)
             if linked or not _is_regular(path):
                 rule = f"a folder in which {name} is a regular file, reached without a link"
-                raise ValueError(complaint("out", str(self.folder), rule, "give another folder"))
+                raise UsageError(complaint("out", str(self.folder), rule, "give another folder"))
             foreign = name != self.LIST and name not in ours and path.exists() and path.stat().st_size
             if foreign and not force:
                 rule = f"a new folder or one of sesn's, and its {name} is another's"
-                raise ValueError(complaint("out", str(self.folder), rule, "give another folder, or --force to replace"))
+                raise UsageError(complaint("out", str(self.folder), rule, "give another folder, or --force to replace"))
 
     def add(self, names: Iterable[str]) -> None:
         """Note that files are ours; before they are written, so that those of a command that was killed are known."""
@@ -150,7 +151,7 @@ def check_regular(path: Path, *, through_links: bool) -> None:
     """Refuse what is there and no plain file: a pipe would be waited for, and a device has no end."""
     kind = stat.S_IFMT((path.stat() if through_links else path.lstat()).st_mode)
     if kind != stat.S_IFREG:
-        raise ValueError(f"{path} must be a plain file, and is {_KINDS.get(kind, 'none')}; move it elsewhere")
+        raise UsageError(f"{path} must be a plain file, and is {_KINDS.get(kind, 'none')}; move it elsewhere")
 
 
 def read_regular(path: Path) -> bytes:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from sesn.errors import UsageError
+
 Scalar = str | int | float | bool
 Budget = Literal["smoke", "lite", "paper"]
 BUDGETS: tuple[Budget, ...] = get_args(Budget)
@@ -89,7 +91,7 @@ class Cell:
         for name, value in self.settings.items():
             check_name("settings", name)
             if not isinstance(value, Scalar) or (isinstance(value, float) and not math.isfinite(value)):
-                raise ValueError(f"`settings[{name!r}]` (={value!r}) must be text, a finite number or a truth value")
+                raise UsageError(f"`settings[{name!r}]` (={value!r}) must be text, a finite number or a truth value")
 
     @property
     def id(self) -> str:
@@ -138,9 +140,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
-            raise ValueError(f"`metric` (={self.metric!r}) must be one of {', '.join(METRICS)}")
+            raise UsageError(f"`metric` (={self.metric!r}) must be one of {', '.join(METRICS)}")
         if not self.values:
-            raise ValueError(f"`values` of {self.metric} must not be empty; leave the measurement out instead")
+            raise UsageError(f"`values` of {self.metric} must not be empty; leave the measurement out instead")
         for name in self.at:
             if name != "method":
                 check_name("at", name)
@@ -166,12 +168,12 @@ class Result:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise ValueError(f"`status` (={self.status!r}) must be one of {', '.join(STATUSES)}")
+            raise UsageError(f"`status` (={self.status!r}) must be one of {', '.join(STATUSES)}")
         if self.status != "ok" and not self.reason:
-            raise ValueError(f"`reason` must say why the status is {self.status!r}")
+            raise UsageError(f"`reason` must say why the status is {self.status!r}")
 
 
 def check_name(what: str, name: str) -> None:
     """Settings and coordinates become columns: their names must be plain, and not those of CORE."""
     if not (isinstance(name, str) and name.isidentifier()) or name in CORE:
-        raise ValueError(f"`{what}` has {name!r}; its names must be identifiers other than {', '.join(CORE)}")
+        raise UsageError(f"`{what}` has {name!r}; its names must be identifiers other than {', '.join(CORE)}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harness.records import BUDGETS, Budget, Scalar
+from sesn.errors import UsageError
 from sesn.methods import METHODS, Method, discover, method
 from sesn.methods.outside import check
 
@@ -38,7 +39,7 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.budget not in BUDGETS:
-            raise ValueError(f"`budget` (={self.budget!r}) must be one of {', '.join(BUDGETS)}")
+            raise UsageError(f"`budget` (={self.budget!r}) must be one of {', '.join(BUDGETS)}")
         discover()
         if self.methods is not None:
             rows = [method(name) for name in self.methods]

@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sesn.errors import UsageError
+
 #: The interval holds this much of the bootstrap's medians.
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -75,7 +77,7 @@ def summarise(values: Tensor, seed: int = 0, resamples: int = RESAMPLES) -> Summ
     """The summary of raw values [draws, images]; [images] counts as one draw. The same seed gives the same interval."""
     raw = np.atleast_2d(values.detach().cpu().to(torch.float64).numpy())
     if raw.ndim != 2 or raw.size == 0:
-        raise ValueError(f"`values.shape` (={tuple(values.shape)}) must be [draws, images] with at least one value")
+        raise UsageError(f"`values.shape` (={tuple(values.shape)}) must be [draws, images] with at least one value")
     if np.isnan(raw).any():
         raw = np.full_like(raw, math.nan)
     low, high = _interval(raw, seed, resamples)
@@ -123,9 +125,9 @@ def repeat_until(
         seed: of the bootstrap.
     """
     if not 1 <= least <= most:
-        raise ValueError(f"`least` (={least}) must be between 1 and `most` (={most})")
+        raise UsageError(f"`least` (={least}) must be between 1 and `most` (={most})")
     if not width > 0:
-        raise ValueError(f"`width` (={width}) must be positive; it is the interval's width in powers of ten")
+        raise UsageError(f"`width` (={width}) must be positive; it is the interval's width in powers of ten")
     rows: list[Tensor] = []
     while True:
         rows.append(measure(len(rows)))

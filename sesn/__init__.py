@@ -11,6 +11,9 @@ from sesn.basis import basis_b as basis_b
 from sesn.conv import ScaleConv as ScaleConv
 from sesn.conv import ScaleConv1x1 as ScaleConv1x1
 from sesn.conv import ScaleLift as ScaleLift
+from sesn.errors import Inadmissible as Inadmissible
+from sesn.errors import UsageError as UsageError
+from sesn.errors import WrongTypeError as WrongTypeError
 from sesn.meter.action import ScaleTranslation as ScaleTranslation
 from sesn.meter.action import rescale as rescale
 from sesn.meter.action import rescale_field as rescale_field

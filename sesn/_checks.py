@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from sesn._recording import casting
+from sesn.errors import UsageError, WrongTypeError
 
 
 def complaint(name: str, value: object, rule: str, remedy: str = "") -> str:
@@ -20,13 +21,13 @@ def complaint(name: str, value: object, rule: str, remedy: str = "") -> str:
 def require(condition: bool, name: str, value: object, rule: str, remedy: str = "") -> None:
     """Raise a ValueError worded by `complaint` unless the condition holds."""
     if not condition:
-        raise ValueError(complaint(name, value, rule, remedy))
+        raise UsageError(complaint(name, value, rule, remedy))
 
 
 def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
     """Return `value` as an int, or say that it must be a whole number >= least."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(complaint(name, value, "a whole number", remedy))
+        raise WrongTypeError(complaint(name, value, "a whole number", remedy))
     number = int(value.__index__())
     require(number >= least, name, value, f"at least {least}", remedy)
     return number
@@ -47,7 +48,7 @@ def odd(name: str, value: Any) -> int:
 def one_of(name: str, value: Any, options: Sequence[str]) -> str:
     """Return `value` if it is one of the options."""
     if value not in options:
-        raise ValueError(complaint(name, value, "one of " + ", ".join(map(repr, options))))
+        raise UsageError(complaint(name, value, "one of " + ", ".join(map(repr, options))))
     return str(value)
 
 
@@ -56,9 +57,9 @@ def real_tensor(name: str, value: Any, axes: str) -> None:
     letters = axes.split()
     shape = f"[{', '.join(letters)}]"
     if not isinstance(value, Tensor):
-        raise TypeError(f"`{name}` must be a torch tensor {shape}, got {type(value).__name__}")
+        raise WrongTypeError(f"`{name}` must be a torch tensor {shape}, got {type(value).__name__}")
     if value.dim() != len(letters):
-        raise ValueError(
+        raise UsageError(
             complaint(
                 f"{name}.shape", tuple(value.shape), f"{len(letters)}-dimensional, {shape}", _rank_remedy(letters)
             )
@@ -69,7 +70,7 @@ def real_tensor(name: str, value: Any, axes: str) -> None:
 def floating(name: str, value: Tensor) -> None:
     """Reject integer and boolean tensors."""
     if not value.is_floating_point():
-        raise TypeError(
+        raise WrongTypeError(
             complaint(f"{name}.dtype", value.dtype, "a floating-point type", f"call {name}.to(torch.float32) first")
         )
 
@@ -77,7 +78,7 @@ def floating(name: str, value: Tensor) -> None:
 def float_dtype(dtype: Any) -> None:
     """Reject a dtype that weights cannot have."""
     if dtype is not None and not dtype.is_floating_point:
-        raise TypeError(complaint("dtype", dtype, "a floating-point type", "for example torch.float32"))
+        raise WrongTypeError(complaint("dtype", dtype, "a floating-point type", "for example torch.float32"))
 
 
 def _rank_remedy(letters: list[str]) -> str:
@@ -91,7 +92,7 @@ def _rank_remedy(letters: list[str]) -> str:
 def extent(name: str, value: Tensor, axis: int, expected: int, meaning: str, remedy: str) -> None:
     """Reject a tensor whose axis does not have the expected length."""
     if value.shape[axis] != expected:
-        raise ValueError(
+        raise UsageError(
             complaint(
                 f"{name}.shape[{axis}]",
                 value.shape[axis],
@@ -104,7 +105,7 @@ def extent(name: str, value: Tensor, axis: int, expected: int, meaning: str, rem
 def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
     """Reject an input whose dtype differs from the weight's, unless autocast will settle it."""
     if value.dtype != weight.dtype and not casting(value):
-        raise TypeError(
+        raise WrongTypeError(
             complaint(
                 f"{name}.dtype",
                 value.dtype,

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Mapping
 from typing import TypeVar
 
+from sesn.errors import UsageError
+
 Entry = TypeVar("Entry")
 
 
@@ -15,4 +17,4 @@ def looked_up(what: str, key: str, table: Mapping[str, Entry]) -> Entry:
         return table[key]
     nearest = difflib.get_close_matches(str(key).lower().replace("_", "-").replace(" ", "-"), table, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    raise ValueError(f"`{what}` (={key!r}) must be one of {', '.join(table)}{hint}")
+    raise UsageError(f"`{what}` (={key!r}) must be one of {', '.join(table)}{hint}")

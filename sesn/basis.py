@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from sesn._checks import complaint, odd, one_of, positive, require, whole
+from sesn.errors import UsageError, WrongTypeError
 from sesn.scales import ScaleGrid
 
 Window = Literal["paper", "wide"]
@@ -92,7 +93,7 @@ class SteerableBasis:
         name: str = "SteerableBasis",
     ) -> None:
         if (pairs is None) == (functions is None):
-            raise ValueError("give exactly one of `pairs` (products of profiles) and `functions` (any functions)")
+            raise UsageError("give exactly one of `pairs` (products of profiles) and `functions` (any functions)")
         self.grid = grid
         self.boxes = tuple(odd(f"boxes[{k}]", box) for k, box in enumerate(boxes))
         require(len(self.boxes) == len(grid), "boxes", self.boxes, f"one per scale ({len(grid)})")
@@ -123,7 +124,7 @@ class SteerableBasis:
         require(len(functions) > 0, "psi", psi, "a function or a non-empty sequence of functions")
         for function in functions:
             if not callable(function):
-                raise TypeError(complaint("psi", function, "callable", "give psi(x, y) on tensors"))
+                raise WrongTypeError(complaint("psi", function, "callable", "give psi(x, y) on tensors"))
         basis = cls(grid, window_boxes(grid, kernel_size, window), functions=functions, name="from_function")
         basis.scale_functions(0)  # so that a psi of the wrong shape or norm is reported here, not at first use
         return basis
@@ -157,7 +158,7 @@ class SteerableBasis:
     def scale_profiles(self, scale: int) -> Tensor:
         """The one-dimensional profiles of one scale, [F, box] in float64, each of norm 1 at scale 0."""
         if self.pairs is None:
-            raise ValueError(f"a basis made by {self.name} has no one-dimensional profiles; use algorithm='dense'")
+            raise UsageError(f"a basis made by {self.name} has no one-dimensional profiles; use algorithm='dense'")
         return self._profiles[scale]
 
     @cached_property
@@ -260,7 +261,7 @@ def basis_b(
 def window_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window) -> tuple[int, ...]:
     """The odd side of each scale's box: proportional to sigma ("paper"), or 4.5 sigma either side ("wide")."""
     if not isinstance(grid, ScaleGrid):
-        raise TypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
+        raise WrongTypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
     one_of("window", window, ("paper", "wide"))
     if window == "wide":
         require(
@@ -268,7 +269,7 @@ def window_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window) -> tu
         )
         return tuple(2 * math.ceil(WIDE_HALF_WIDTH * sigma) + 1 for sigma in grid)
     if kernel_size is None:
-        raise ValueError(complaint("kernel_size", None, "an odd number with window='paper'", "or use window='wide'"))
+        raise UsageError(complaint("kernel_size", None, "an odd number with window='paper'", "or use window='wide'"))
     size = odd("kernel_size", kernel_size)
     return tuple(2 * (math.floor(size * sigma / grid.largest) // 2) + 1 for sigma in grid)
 
@@ -304,7 +305,7 @@ def _require_norms(norms: Tensor) -> None:
     flat = norms.flatten()
     for index, norm in enumerate(flat.tolist()):
         if not (math.isfinite(norm) and norm > 0):
-            raise ValueError(
+            raise UsageError(
                 f"basis function {index} has norm {norm} on the smallest scale's box, so it cannot be normalised; "
                 "raise `kernel_size` or the smallest sigma, or drop that function"
             )

@@ -30,6 +30,7 @@ from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import ScaleTask, column_runs
 from sesn.basis import SteerableBasis
 from sesn.constants import ConstantTable, KernelCache, can_cache
+from sesn.errors import UsageError, WrongTypeError
 from sesn.scales import ScaleGrid
 
 
@@ -55,7 +56,9 @@ class _SteerableConv(WithMeaning):
     ) -> None:
         super().__init__()
         if not isinstance(basis, SteerableBasis):
-            raise TypeError(_checks.complaint("basis", basis, "a SteerableBasis", "make one with basis_a or basis_b"))
+            raise WrongTypeError(
+                _checks.complaint("basis", basis, "a SteerableBasis", "make one with basis_a or basis_b")
+            )
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
         self.basis = basis
@@ -64,7 +67,7 @@ class _SteerableConv(WithMeaning):
         self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
         self.algorithm = _checks.one_of("algorithm", algorithm, ALGORITHMS)
         if algorithm == "separable" and not basis.separable:
-            raise ValueError(
+            raise UsageError(
                 f"`algorithm` (='separable') needs products of one-dimensional functions, which {basis!r} is not; "
                 "use 'dense', 'spectral' or 'auto'"
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sesn._checks import complaint, positive, require, whole
+from sesn.errors import WrongTypeError
 
 #: Published sigmas are rounded to two decimals: two scales partner when their log-ratio is this small.
 ON_GRID_TOLERANCE = 0.02
@@ -128,7 +129,7 @@ def _validated(sigmas: Iterable[float]) -> tuple[float, ...]:
     try:
         values = tuple(float(sigma) for sigma in sigmas)
     except (TypeError, ValueError) as error:
-        raise TypeError(
+        raise WrongTypeError(
             complaint("sigmas", sigmas, "a sequence of numbers", "for example ScaleGrid([1.0, 1.41, 2.0])")
         ) from error
     require(len(values) > 0, "sigmas", values, "non-empty", "give at least one width in pixels")

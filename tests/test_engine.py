@@ -85,7 +85,7 @@ ENDINGS = {
     "crash without a name": ("failed", f"the worker crashed (signal {signal.SIGRTMIN + 1})"),
     "exhaust memory": ("failed", "MemoryError: out of memory"),
     "fill the disk": ("failed", "OSError: [Errno 28] No space left on device: 'checkpoint.safetensors'"),
-    "bad values": ("failed", "ValueError: `values` of delta must not be empty; leave the measurement out instead"),
+    "bad values": ("failed", "UsageError: `values` of delta must not be empty; leave the measurement out instead"),
     "start a child and die": ("failed", "the worker exited with status 4"),
     "sleep": ("ok", ""),
 }

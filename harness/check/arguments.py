@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from harness.data.image_sets import USUAL_COUNT
 from sesn._checks import complaint, require
+from sesn.errors import UsageError
 from sesn.scales import ScaleGrid
 
 #: An image of more than this would not fit into the memory with what a network makes of it.
@@ -25,7 +26,7 @@ def parse_input(text: Any) -> tuple[int, int, int]:
     match = _SHAPE.fullmatch(written.strip())
     numbers = [int(group) for group in match.groups()] if match else []
     if len(numbers) != 3 or min(numbers) < 1:
-        raise ValueError(
+        raise UsageError(
             f"`input` (={text!r}) must be CHANNELSxHEIGHTxWIDTH, three whole numbers above 0; for example 3x96x96"
         )
     require(math.prod(numbers) <= MOST_NUMBERS, "input", text, f"at most {MOST_NUMBERS:,} numbers an image", FULL)
@@ -57,7 +58,7 @@ def parse_downscales(given: Any) -> list[float]:
     several = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
     found = list(dict.fromkeys(_downscale(part, given) for part in several))
     if not found:
-        raise ValueError(f"`downscale` (={given!r}) must name at least one downscale; for example 1.41,2")
+        raise UsageError(f"`downscale` (={given!r}) must name at least one downscale; for example 1.41,2")
     return found
 
 
@@ -67,7 +68,7 @@ def _downscale(part: Any, given: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(
+        raise UsageError(
             f"`downscale` (={given!r}) must be numbers above 0: 2 halves the image, 0.5 doubles it; for example 1.41,2"
         )
     return number
@@ -93,4 +94,4 @@ def parse_grid(text: str | None) -> ScaleGrid | None:
         return ScaleGrid(float(part) for part in text.split(","))
     except (TypeError, ValueError) as error:
         rule = "increasing widths sigma in pixels, above 0, with commas between"
-        raise ValueError(complaint("grid", text, rule, "for example 1.5,3,6")) from error
+        raise UsageError(complaint("grid", text, rule, "for example 1.5,3,6")) from error

@@ -33,6 +33,7 @@ from harness.check.surgery import (
 )
 from sesn import Meter, ScaleGrid, ScaleProjection
 from sesn._checks import positive, require
+from sesn.errors import UsageError
 from sesn.meter.checks import check_eval, check_images
 from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
@@ -116,8 +117,8 @@ class _State:
         delta = error.all if self.truncated else error.valid
         if bool(delta.isnan().all()):
             if bool((error.energy == 0).all()):
-                raise ValueError("the output is zero for every image: there is no Delta to split; check the weights")
-            raise ValueError(
+                raise UsageError("the output is zero for every image: there is no Delta to split; check the weights")
+            raise UsageError(
                 f"no scale channel is left whole at factor {self.factor:.3g}: use a longer grid or a smaller extent"
                 if error.pairs
                 else f"`factor` (={self.factor:.3g}) must be within the grid's range: no scale channel has a partner"
@@ -164,7 +165,7 @@ def error_budget(
             step = Step(cause, change, delta, delta, 0.0)
             try:
                 if isinstance(without, str):
-                    raise ValueError(without)
+                    raise UsageError(without)
                 after, floor, _ = without.measure()
             except (ValueError, RuntimeError) as error:
                 reason = NOT_PRESENT if without == NOT_PRESENT else f"could not be switched off: {error}"

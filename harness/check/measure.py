@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from harness.statistics import Repetition, Summary, repeat_until, summarise
 from sesn import EquivarianceError, Meter
 from sesn._checks import require
+from sesn.errors import UsageError
 from sesn.meter.reading import SPATIAL
 
 #: Images that go through the module at once.
@@ -165,7 +166,7 @@ def measure_batches(
 def _useful(found: EquivarianceError, meter: Meter) -> EquivarianceError:
     """The error, unless the output has no use for what the meter was told."""
     if found.kind in ("map", "invariant") and bool(found.energy.isnan().any()):  # a mean over nothing
-        raise ValueError("the module's output holds no numbers: it has no channels, so there is nothing to measure")
+        raise UsageError("the module's output holds no numbers: it has no channels, so there is nothing to measure")
     what = f"for this output, which is read as {found.kind!r} and has no"
     require(meter.grid is None or found.kind in ("field", "scale"), "grid", meter.grid, f"left out {what} scale axis")
     require(meter.crop in ("auto", 0) or found.kind in SPATIAL, "crop", meter.crop, f"'auto' {what} border to crop")

@@ -15,6 +15,7 @@ from typing import Any
 from harness.files import check_output, replacing
 from harness.machine import provenance
 from sesn._checks import complaint, require
+from sesn.errors import UsageError
 
 PICTURES = (".png", ".svg")
 #: In place of a file, the standard output.
@@ -58,7 +59,7 @@ class Output:
             return
         both = " and ".join(map(str, self.drawn))
         rule = f"another file than those of `picture` (={str(self.picture)!r}), which are {both}"
-        raise ValueError(complaint("json", str(self.json), rule, f"for example {self.json.with_suffix('.json')}"))
+        raise UsageError(complaint("json", str(self.json), rule, f"for example {self.json.with_suffix('.json')}"))
 
     def write(self, document: dict[str, Any], draw: Callable[[], Any] | None = None) -> list[Path]:
         """Write what was asked for; the picture is drawn before anything is written."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import harness
 import sesn
+from sesn.errors import UsageError
 from sesn.meter.reading import ON_META, call, odd_output
 
 #: Where code lies that is not the user's: this project, and the standard library.
@@ -33,12 +34,12 @@ def load_factory(target: str) -> Callable[[int], nn.Module]:
     path, name = _parts(target)
     factory = getattr(_run(path, target), name, None)
     if factory is None:
-        raise ValueError(
+        raise UsageError(
             f"`{target}`: {path} has no name `{name}`; after the colon stands a function of the file, as in {EXAMPLE}"
         )
     if isinstance(factory, nn.Module) or not callable(factory):
         kind = type(factory).__name__
-        raise ValueError(
+        raise UsageError(
             f"`{target}`: `{name}` is of type {kind}, not a function; write a function that returns the module"
         )
     return lambda seed: _build(factory, path, target, seed)
@@ -47,12 +48,12 @@ def load_factory(target: str) -> Callable[[int], nn.Module]:
 def _parts(target: str) -> tuple[Path, str]:
     file, colon, name = target.rpartition(":")
     if not (colon and file and name.isidentifier()):
-        raise ValueError(f"`{target}` must be FILE.py:factory; for example {EXAMPLE}")
+        raise UsageError(f"`{target}` must be FILE.py:factory; for example {EXAMPLE}")
     path = Path(file)
     if not path.is_file():
-        raise ValueError(f"`{target}`: there is no file {path}; give the path from {Path.cwd()}")
+        raise UsageError(f"`{target}`: there is no file {path}; give the path from {Path.cwd()}")
     if path.suffix != ".py":
-        raise ValueError(f"`{target}`: {path} must be a Python file, its name ending in .py")
+        raise UsageError(f"`{target}`: {path} must be a Python file, its name ending in .py")
     return path, name
 
 
@@ -73,12 +74,12 @@ def _build(factory: Callable[[], Any], path: Path, target: str, seed: int) -> nn
         torch.manual_seed(seed)
         built = factory()
     if not isinstance(built, nn.Module):
-        raise ValueError(f"`{target}`: the factory returned a {type(built).__name__}; it must return a torch.nn.Module")
+        raise UsageError(f"`{target}`: the factory returned a {type(built).__name__}; it must return a torch.nn.Module")
     with _worded(f"`{target}`: the module could not be put into eval mode", path):
         built.eval()
         weights = [*built.parameters(), *built.buffers()]
     if any(weight.is_meta for weight in weights):
-        raise ValueError(f"`{target}`: the module's weights are {ON_META}; build it on the processor or a GPU")
+        raise UsageError(f"`{target}`: the module's weights are {ON_META}; build it on the processor or a GPU")
     return built
 
 
@@ -94,11 +95,11 @@ def measuring(target: str, images: Tensor, build: Callable[[int], nn.Module]) ->
         if isinstance(error, ValueError | TypeError | OSError):  # worded already
             if not place or place in str(error):
                 raise
-            raise ValueError(f"{error}{place}") from error
+            raise UsageError(f"{error}{place}") from error
         if place:
-            raise ValueError(f"`{target}`: {type(error).__name__}: {error}{place}") from error
+            raise UsageError(f"`{target}`: {type(error).__name__}: {error}{place}") from error
         if isinstance(error, Exception) and (odd := _oddity(build(0), images)):
-            raise ValueError(f"`{target}`: {odd}") from error
+            raise UsageError(f"`{target}`: {odd}") from error
         raise
 
 
@@ -133,7 +134,7 @@ def _worded(what: str, path: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise ValueError(f"{what}: {type(error).__name__}: {error}{_line(error, path)}") from error
+        raise UsageError(f"{what}: {type(error).__name__}: {error}{_line(error, path)}") from error
 
 
 def _line(error: BaseException | None, path: Path) -> str:

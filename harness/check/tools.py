@@ -25,6 +25,7 @@ from harness.machine import machine_line
 from harness.progress import progress_bar
 from sesn import Meter
 from sesn._checks import require
+from sesn.errors import UsageError
 
 #: The shape of the JSON; a change of its keys raises it.
 FORMAT = 1
@@ -84,7 +85,7 @@ def profile(subject: Subject, output: Output, console: Console) -> list[LayerRow
     document = {"settings": asdict(subject), "images": name, "rows": [asdict(row) for row in rows]}
     _write(output, {**document, **clock.read()}, console)
     if all(math.isnan(row.delta) for row in rows):
-        raise ValueError(f"Δ of no submodule of {subject.target} could be taken: the notes say why")
+        raise UsageError(f"Δ of no submodule of {subject.target} could be taken: the notes say why")
     return rows
 
 

@@ -21,6 +21,7 @@ from harness.check.kernels import Candidate, candidates, published_stl10
 from sesn import Meter, ScaleLift, SteerableBasis
 from sesn._checks import complaint, require, whole
 from sesn.basis import Profile, ProfilePairs
+from sesn.errors import UsageError
 from sesn.meter.compare import middle
 
 #: Delta within this factor of the best, or within so many times the probe's floor, cannot be told from it.
@@ -172,12 +173,12 @@ def propose(done: Sequence[Candidate], budget: int) -> Candidate:
 
 def _require_affordable(tried: Sequence[Candidate], budget: int, span: float) -> None:
     if not tried:
-        raise ValueError(complaint("range", span, "small enough for the windows to fit the map", "raise `side`"))
+        raise UsageError(complaint("range", span, "small enough for the windows to fit the map", "raise `side`"))
     cheapest = min(each.separable_macs for each in tried)
     if budget < cheapest:
         remedy = "raise it, or use fewer scales, fewer channels or a smaller side"
         rule = f"at least {cheapest}, the cheapest candidate's cost"
-        raise ValueError(complaint("budget_macs", budget, rule, remedy))
+        raise UsageError(complaint("budget_macs", budget, rule, remedy))
 
 
 def _shape(images: Any) -> object:

@@ -19,6 +19,7 @@ from harness.request import Request
 from harness.store.lines import Entry
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
+from sesn.errors import UsageError
 from sesn.networks.recipes import known_recipe
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
@@ -101,7 +102,7 @@ class Asked:
         if self.images is None:
             return found
         if one_of("images", self.images, list(IMAGE_SETS)) == "stl10" != found:
-            raise ValueError(f"`images` (='stl10') is not there: {stl10_available(self.data, ('train',))}")
+            raise UsageError(f"`images` (='stl10') is not there: {stl10_available(self.data, ('train',))}")
         return self.images
 
     @cached_property
@@ -113,13 +114,13 @@ class Asked:
         """The cells."""
         cells = plan(replace(self.request, budget=budget), self.experiments)
         if not cells:
-            raise ValueError(
+            raise UsageError(
                 f"no cell was asked for: `experiments` (={', '.join(self.experiments)}) have none of "
                 f"`methods` (={', '.join(self.methods)})"
             )
         chosen = [one for one in cells if self.where.items() <= _texts(one.cell).items()]
         if not chosen:
-            raise ValueError(_no_such_cell(self.where, [one.cell for one in cells]))
+            raise UsageError(_no_such_cell(self.where, [one.cell for one in cells]))
         return chosen
 
     def ledger(self, jobs: int, device: str, threads: int, budget: Budget | None = None) -> Ledger:

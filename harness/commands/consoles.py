@@ -103,7 +103,9 @@ def _words(error: BaseException) -> str | None:
         from harness.files import os_error_words
 
         return _one_line(os_error_words(error))
-    if isinstance(error, ValueError | TypeError | OverflowError):
+    from sesn.errors import UsageError  # here, because it brings torch
+
+    if isinstance(error, UsageError):
         return _one_line(error)
     if isinstance(error, SystemExit):  # no command of ours ends like this: only code that it runs
         return f"the program was left by sys.exit({error.code!r})"

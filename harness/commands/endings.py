@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -78,6 +79,8 @@ class Output:
 
     @contextmanager
     def _read(self) -> Iterator[None]:
+        if self._stream.closed:  # by the code that the command runs
+            raise OSError(errno.EBADF, "the program's output is a closed file; do not close sys.stdout or sys.stderr")
         try:
             yield
         except OSError as error:

@@ -149,4 +149,6 @@ def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
         figure = draw_budget(stored_budget(document["budget"]), Path(document["settings"]["target"]).name)
         return budget_rows(document), {"error-budget": Drawing(figure)}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error
+        from sesn.errors import UsageError
+
+        raise UsageError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from harness.data.mnist_scale import FIXED_POINT
+from sesn.errors import UsageError
 
 #: Mean and standard deviation of the pixels in 0..1, for every realisation and split alike.
 MNIST_MEAN, MNIST_STD = (0.0607,), (0.2161,)
@@ -62,7 +63,7 @@ def rescale_digits(images: Tensor, factors: Tensor) -> Tensor:
     Pillow's, in float64, and so are the results, bit for bit.
     """
     if factors.shape != images.shape[:1]:
-        raise ValueError(f"`factors.shape` (={tuple(factors.shape)}) must be ({len(images)},), one for each image")
+        raise UsageError(f"`factors.shape` (={tuple(factors.shape)}) must be ({len(images)},), one for each image")
     place = images.device if images.device.type != "mps" else torch.device("cpu")  # MPS has no float64
     steps = 1 / factors.to(place, torch.float64)
     values = images.to(place, torch.float64)

@@ -11,6 +11,7 @@ from typing import IO
 from harness.data import mnist, stl10
 from harness.data.root import REMEDY, named_root
 from harness.files import replacing
+from sesn.errors import UsageError
 
 #: Tried in this order.
 MNIST_URLS = (
@@ -36,7 +37,7 @@ def fetch(name: str, root: Path | None = None) -> Path:
         root: the folder of data sets, made if need be; by default $SESN_DATA.
     """
     if name not in FETCHERS:
-        raise ValueError(f"`fetch` (={name!r}) must be one of {', '.join(map(repr, FETCHERS))}")
+        raise UsageError(f"`fetch` (={name!r}) must be one of {', '.join(map(repr, FETCHERS))}")
     named = named_root(root)
     if named is None:
         raise FileNotFoundError(f"no folder to put {name} into was named: {REMEDY}")
@@ -96,17 +97,17 @@ def extract(archive: Path, wanted: Mapping[str, str], root: Path) -> None:
             members = {_harmless(archive, member).name: member for member in tar}
             missing = sorted(wanted.keys() - members.keys())
             if missing:
-                raise ValueError(f"{archive} has no {', '.join(missing)}; it is another archive, fetch it again")
+                raise UsageError(f"{archive} has no {', '.join(missing)}; it is another archive, fetch it again")
             for name, md5 in wanted.items():
                 _write(tar.extractfile(members[name]), root / name, md5)
     except (tarfile.TarError, EOFError) as error:
-        raise ValueError(f"{archive} cannot be unpacked ({error}); delete it and fetch it again") from error
+        raise UsageError(f"{archive} cannot be unpacked ({error}); delete it and fetch it again") from error
 
 
 def _harmless(archive: Path, member: tarfile.TarInfo) -> tarfile.TarInfo:
     path = PurePosixPath(member.name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in member.name or not (member.isfile() or member.isdir()):
-        raise ValueError(
+        raise UsageError(
             f"{archive} has a member {member.name!r} that is a link, no plain file, or leads out of the folder; it is "
             "not the publishers', delete it"
         )
@@ -115,7 +116,7 @@ def _harmless(archive: Path, member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _write(source: IO[bytes] | None, path: Path, md5: str) -> None:
     if source is None:
-        raise ValueError(
+        raise UsageError(
             f"{path.name} is a folder in the archive, but a file is expected; delete it and fetch it again"
         )
     with source, replacing(path) as partial:
@@ -123,4 +124,4 @@ def _write(source: IO[bytes] | None, path: Path, md5: str) -> None:
             shutil.copyfileobj(source, target, 1 << 20)
         found = stl10.md5_of(partial)
         if found != md5:
-            raise ValueError(f"{path.name} has the MD5 {found} in the archive, but {md5} is expected; fetch it again")
+            raise UsageError(f"{path.name} has the MD5 {found} in the archive, but {md5} is expected; fetch it again")

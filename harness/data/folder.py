@@ -11,6 +11,8 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from sesn.errors import UsageError
+
 #: Endings that are tried; other files in the directory are left alone.
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 
@@ -38,7 +40,7 @@ def _read(path: Path, height: int, width: int) -> Tensor:
             with Image.open(path) as picture:
                 fitted = ImageOps.fit(_rgb(ImageOps.exif_transpose(picture)), (width, height), Image.Resampling.LANCZOS)
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as a picture ({error}); repair or remove it") from error
+        raise UsageError(f"{path} cannot be read as a picture ({error}); repair or remove it") from error
     return torch.from_numpy(np.array(fitted)).to(torch.float64).permute(2, 0, 1) / 255
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sesn.errors import UsageError
+
 #: Two zero bytes, 8 for unsigned bytes, and the number of axes.
 MAGIC = 0x0800
 FETCH_AGAIN = "delete it and fetch it again"
@@ -27,7 +29,7 @@ def idx_shape(path: Path, shape: tuple[int | None, ...]) -> tuple[int, ...]:
     header, expected = 4 + 4 * len(shape), math.prod(found)
     size = _unpacked_size(path)
     if size != header + expected:
-        raise ValueError(
+        raise UsageError(
             f"{path} holds {size} bytes, but {found} values need {header + expected}; it is not complete, {FETCH_AGAIN}"
         )
     return found
@@ -42,7 +44,7 @@ def read_idx(path: Path, shape: tuple[int | None, ...]) -> NDArray[np.uint8]:
     content = _content(path, promised + 1)
     if len(content) != promised:
         holds = "more" if len(content) > promised else "less"
-        raise ValueError(f"{path} unpacks to {holds} than the {promised} bytes that its header promises; {FETCH_AGAIN}")
+        raise UsageError(f"{path} unpacks to {holds} than the {promised} bytes that its header promises; {FETCH_AGAIN}")
     return np.frombuffer(content, np.uint8, offset=4 + 4 * len(found)).reshape(found)
 
 
@@ -50,16 +52,16 @@ def _declared(path: Path, shape: tuple[int | None, ...]) -> tuple[int, ...]:
     header = _content(path, 4 + 4 * len(shape))
     magic = int.from_bytes(header[:4], "big")
     if magic != MAGIC + len(shape):
-        raise ValueError(
+        raise UsageError(
             f"{path} begins with the number {magic:#010x}, but an IDX file of {len(shape)} axes of bytes begins with "
             f"{MAGIC + len(shape):#010x}; it is another file, {FETCH_AGAIN}"
         )
     if len(header) < 4 + 4 * len(shape):
-        raise ValueError(f"{path} ends within its header of {4 + 4 * len(shape)} bytes; {FETCH_AGAIN}")
+        raise UsageError(f"{path} ends within its header of {4 + 4 * len(shape)} bytes; {FETCH_AGAIN}")
     found = struct.unpack(f">{len(shape)}I", header[4:])
     if any(wanted not in (None, length) for length, wanted in zip(found, shape, strict=True)) or found[0] == 0:
         wanted = " x ".join("n" if length is None else str(length) for length in shape)
-        raise ValueError(f"{path} has the shape {' x '.join(map(str, found))}, but {wanted} is expected; {FETCH_AGAIN}")
+        raise UsageError(f"{path} has the shape {' x '.join(map(str, found))}, but {wanted} is expected; {FETCH_AGAIN}")
     return found
 
 
@@ -69,7 +71,7 @@ def _content(path: Path, count: int) -> bytes:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return bytes(file.read(count))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked ({error}); it is damaged, {FETCH_AGAIN}") from error
+        raise UsageError(f"{path} cannot be unpacked ({error}); it is damaged, {FETCH_AGAIN}") from error
 
 
 def _unpacked_size(path: Path) -> int:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from harness.data.spectra import SPECTRA, random_images
+from sesn.errors import UsageError
 from sesn.meter.action import rescale
 
 Enlarging = Literal["lanczos", "fourier"]
@@ -36,17 +37,17 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.enlarging not in get_args(Enlarging):
-            raise ValueError(f"`enlarging` (={self.enlarging!r}) must be one of 'lanczos', 'fourier'")
+            raise UsageError(f"`enlarging` (={self.enlarging!r}) must be one of 'lanczos', 'fourier'")
         for name in ("channels", "height", "width", "count"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"`{name}` (={value}) must be at least 1")
+                raise UsageError(f"`{name}` (={value}) must be at least 1")
 
     def order(self, available: int, what: str) -> Tensor:
         """Which of the available images to take, in an order drawn by the seed."""
         count = min(USUAL_COUNT, available) if self.count is None else self.count
         if count > available:
-            raise ValueError(f"`count` (={count}) must be at most {available}, the number of {what}")
+            raise UsageError(f"`count` (={count}) must be at most {available}, the number of {what}")
         return torch.randperm(available, generator=torch.Generator().manual_seed(self.seed))[:count]
 
 
@@ -106,9 +107,9 @@ def _synthetic(name: str) -> Callable[[Wanted], tuple[Tensor, str]]:
 def _directory(name: str, wanted: Wanted) -> tuple[Tensor, str]:
     directory = Path(name)
     if not directory.is_dir():
-        raise ValueError(f"`images` (={name!r}) must be one of {', '.join(IMAGE_SETS)}, or a directory of pictures")
+        raise UsageError(f"`images` (={name!r}) must be one of {', '.join(IMAGE_SETS)}, or a directory of pictures")
     if wanted.enlarging != "lanczos":
-        raise ValueError(
+        raise UsageError(
             f"`enlarging` (={wanted.enlarging!r}) must be 'lanczos' for a directory of pictures, "
             "which are read at the wanted size"
         )

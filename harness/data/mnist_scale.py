@@ -23,6 +23,7 @@ from torch import Tensor
 from harness.data.cache import cached
 from harness.data.labelled import LabelledImages
 from harness.data.mnist import CLASSES, Source, pool
+from sesn.errors import UsageError
 
 #: The paper's realisations.
 SEEDS = range(6)
@@ -105,7 +106,7 @@ def mnist_scale(seed: int, source: Source, root: Path | None = None, cache: Path
 def generate(digits: LabelledImages, sizes: Sizes, seed: int) -> MNISTScale:
     """Make realisation `seed` out of a pool of digits."""
     if not 0 <= seed < 2**32:
-        raise ValueError(f"`seed` (={seed}) must be at least 0 and below 2**32; the paper's are 0..5")
+        raise UsageError(f"`seed` (={seed}) must be at least 0 and below 2**32; the paper's are 0..5")
     chosen = split(digits.labels.numpy(), sizes, seed)
     draws = random.Random(seed)
     tensors = {}
@@ -123,7 +124,7 @@ def generate(digits: LabelledImages, sizes: Sizes, seed: int) -> MNISTScale:
 def split(labels: NDArray[np.int64], sizes: Sizes, seed: int) -> dict[str, NDArray[np.int64]]:
     """Which digits go to each split, stratified by class, in the order in which images are made."""
     if min(sizes.train, sizes.val, sizes.test) < CLASSES or sizes.total > len(labels):
-        raise ValueError(
+        raise UsageError(
             f"`sizes` (={sizes}) must leave at least {CLASSES} digits for each split and need at most the "
             f"{len(labels)} that there are; use more digits"
         )

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
+from sesn.errors import UsageError
+
 NAME = "photographs"
 SIDE = 96
 
@@ -58,7 +60,7 @@ def photographs(count: int | None = None, seed: int = 0) -> Tensor:
     crops = _all_crops()
     wanted = len(crops) if count is None else count
     if not 1 <= wanted <= len(crops):
-        raise ValueError(f"`count` (={count}) must be between 1 and {len(crops)}, the number of embedded crops")
+        raise UsageError(f"`count` (={count}) must be between 1 and {len(crops)}, the number of embedded crops")
     order = torch.randperm(len(crops), generator=torch.Generator().manual_seed(seed))[:wanted]
     chosen = crops[order]
     return chosen - chosen.mean(dim=(-2, -1), keepdim=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from harness.data.labelled import LabelledImages
 from harness.data.root import data_root
+from sesn.errors import UsageError
 
 SplitName = Literal["train", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -80,7 +81,7 @@ def stl10_labelled(split: SplitName, root: Path | None = None, count: int | None
     found = stl10(split, root)
     wanted = len(found) if count is None else count
     if not 1 <= wanted <= len(found):
-        raise ValueError(f"`count` (={count}) must be between 1 and {len(found)}, the images in {found.path}")
+        raise UsageError(f"`count` (={count}) must be between 1 and {len(found)}, the images in {found.path}")
     labels = found.labels()
     if len(found) == OFFICIAL[split]:
         for path in (found.path, found.labels_path):
@@ -97,13 +98,13 @@ def md5_of(path: Path) -> str:
 def _check_content(path: Path) -> None:
     found = md5_of(path)
     if found != MD5[path.name]:
-        raise ValueError(f"{path} has the MD5 {found}, but the publishers' has {MD5[path.name]}; fetch it again")
+        raise UsageError(f"{path} has the MD5 {found}, but the publishers' has {MD5[path.name]}; fetch it again")
 
 
 def stl10(split: SplitName = "train", root: Path | None = None) -> Split:
     """Open a split found under `root` or $SESN_DATA."""
     if split not in SPLITS:
-        raise ValueError(f"`split` (={split!r}) must be one of 'train', 'test'")
+        raise UsageError(f"`split` (={split!r}) must be one of 'train', 'test'")
     path = data_root(root) / FOLDER / f"{split}_X.bin"
     return Split(split, path, read_images(path))
 
@@ -112,7 +113,7 @@ def read_images(path: Path) -> NDArray[np.uint8]:
     """The file mapped as [n, 3, columns, rows]; its size must be a whole number of images."""
     size = _size(path)
     if size == 0 or size % IMAGE_BYTES:
-        raise ValueError(
+        raise UsageError(
             f"{path} has {size} bytes, which is no whole number of images of {IMAGE_BYTES} bytes "
             f"({size // IMAGE_BYTES} and {size % IMAGE_BYTES} bytes over); it is not complete, fetch it again"
         )
@@ -123,11 +124,11 @@ def read_labels(path: Path, count: int) -> Tensor:
     """`count` labels, one byte each, 1..10 in the file and 0..9 here."""
     size = _size(path)
     if size != count:
-        raise ValueError(f"{path} has {size} labels, but there are {count} images; take both from one source")
+        raise UsageError(f"{path} has {size} labels, but there are {count} images; take both from one source")
     labels = torch.from_numpy(np.fromfile(path, np.uint8)).to(torch.int64)
     wrong = labels[(labels < 1) | (labels > CLASSES)]
     if len(wrong):
-        raise ValueError(f"{path} has a label {int(wrong[0])}, but labels are 1..{CLASSES}; it is no label file")
+        raise UsageError(f"{path} has a label {int(wrong[0])}, but labels are 1..{CLASSES}; it is no label file")
     return labels - 1
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.report.escapes import latex, markdown
+from sesn.errors import UsageError
 
 DASH = "—"
 #: A LaTeX table that is wider than the text is shrunk to it.
@@ -49,7 +50,7 @@ class Table:
     def __post_init__(self) -> None:
         for line in self.lines:
             if len(line) != len(self.heading):
-                raise ValueError(f"a line has {len(line)} entries under a heading of {len(self.heading)}")
+                raise UsageError(f"a line has {len(line)} entries under a heading of {len(self.heading)}")
 
     @property
     def notes(self) -> list[str]:

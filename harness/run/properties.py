@@ -24,6 +24,7 @@ from harness.data.image_sets import image_set
 from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context
 from sesn import EquivarianceError, Meter, ScaleGrid, ScaleTranslation, rescale, translate
+from sesn.errors import Inadmissible
 from sesn.methods import method, scales_of, vector_angles
 from sesn.methods._vectors import nearest_scale
 from sesn.methods.cnn import plain
@@ -175,7 +176,7 @@ def _at_factor(
     plain_error = layer_error(reference, images, downscale)
     try:
         module = drawn(lambda: build(downscale), seed).to(next(reference.parameters()).device)
-    except (TypeError, ValueError) as refusal:
+    except Inadmissible as refusal:
         yield Measurement("delta", (math.nan,), {**at, "refused": str(refusal)})
         yield Measurement("delta_cnn", tuple(plain_error.valid.tolist()), at)
         return

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from harness.records import Scalar
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
+from sesn.errors import UsageError
 from sesn.nonlinearity import BandlimitedReLU
 
 COLOURS = 3
@@ -67,7 +68,7 @@ def kernels(settings: Mapping[str, Scalar]) -> SteerableBasis:
     if settings["window"] == "published":
         return basis_a(grid, int(settings["kernel_size"]), ORDERS, max_total_order=order)
     if settings["window"] != "wide":
-        raise ValueError(f"`window` (={settings['window']!r}) must be 'published' or 'wide'")
+        raise UsageError(f"`window` (={settings['window']!r}) must be 'published' or 'wide'")
     reach = float(settings["half_width"])
     pairs = basis_a(grid, None, ORDERS, window="wide", max_total_order=order).pairs
     return SteerableBasis(grid, [2 * math.ceil(reach * sigma) + 1 for sigma in grid], pairs=pairs)
@@ -107,7 +108,7 @@ def nonlinearity(settings: Mapping[str, Scalar]) -> nn.Module:
     """The one that a cell names."""
     name = str(settings["nonlinearity"])
     if name not in NONLINEARITIES:
-        raise ValueError(f"`nonlinearity` (={name!r}) must be one of {', '.join(NONLINEARITIES)}")
+        raise UsageError(f"`nonlinearity` (={name!r}) must be one of {', '.join(NONLINEARITIES)}")
     return NONLINEARITIES[name]()
 
 

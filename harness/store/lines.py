@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.records import BUDGETS, CORE, SOURCES, STATUSES, Cell, Result
+from sesn.errors import UsageError
 
 #: Raised when lines change their meaning; READERS then keeps the reader of the older ones.
 FORMAT = 2
@@ -32,7 +33,7 @@ _RESERVED = frozenset(CORE) - {"method"}
 _NO_JSON = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-class StoreError(ValueError):
+class StoreError(UsageError):
     """A file of rows that cannot be read or written; the message says where, why, and what to do."""
 
 
@@ -112,7 +113,7 @@ def _encoded(value: float) -> float | str:
 def check_fields(fields: Any) -> None:
     """Refuse what is no line of rows; convert a line of values in place."""
     if not isinstance(fields, dict):
-        raise ValueError("it is no object")
+        raise UsageError("it is no object")
     if "format" not in fields:
         _check_values(fields)
 
@@ -121,11 +122,11 @@ def _check_values(fields: dict[str, Any]) -> None:
     """The texts of numbers that JSON lacks become numbers."""
     metric, at, values = fields["metric"], fields["at"], fields["values"]
     if not isinstance(metric, str) or not isinstance(at, dict):
-        raise ValueError("`metric` must be a text and `at` an object")
+        raise UsageError("`metric` must be a text and `at` an object")
     if not _RESERVED.isdisjoint(at):
-        raise ValueError(f"`at` must not have the names of columns: {', '.join(sorted(_RESERVED & at.keys()))}")
+        raise UsageError(f"`at` must not have the names of columns: {', '.join(sorted(_RESERVED & at.keys()))}")
     if not isinstance(values, list) or not values:
-        raise ValueError("`values` must be a list of numbers")
+        raise UsageError("`values` must be a list of numbers")
     if set(map(type, values)) != {float}:
         fields["values"] = [_decoded(value) for value in values]
 
@@ -135,13 +136,13 @@ def _decoded(value: Any) -> float:
         return float(value)
     if isinstance(value, str) and value in _NO_JSON:
         return _NO_JSON[value]
-    raise ValueError(f"{value!r} is no number")
+    raise UsageError(f"{value!r} is no number")
 
 
 def entry_of(path: Path, fields: dict[str, Any], pending: list[dict[str, Any]]) -> Entry:
     """The cell of a closing line and of its lines of values."""
     if fields["format"] not in tuple(READERS):
-        raise ValueError(f"`format` (={fields['format']!r}) must be one of {', '.join(map(str, READERS))}")
+        raise UsageError(f"`format` (={fields['format']!r}) must be one of {', '.join(map(str, READERS))}")
     entry = READERS[fields["format"]](fields, pending)
     checks: tuple[tuple[bool, str], ...] = (
         (entry.cell.id == fields["cell"], f"its settings are those of cell {entry.cell.id}"),
@@ -152,7 +153,7 @@ def entry_of(path: Path, fields: dict[str, Any], pending: list[dict[str, Any]]) 
     )
     for holds, rule in checks:
         if not holds:
-            raise ValueError(rule)
+            raise UsageError(rule)
     return entry
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, positive, require
+from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.resample import resampled_size
 
 #: The fewest pixels a rescaled side may have.
@@ -20,7 +21,7 @@ def check_images(images: Any, factor: float) -> None:
     """Refuse what is no batch of images, or would shrink to nothing."""
     if not isinstance(images, Tensor) or images.dim() != 4 or not images.is_floating_point():
         shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise ValueError(complaint("images", shape, "a floating-point tensor [b, c, h, w]"))
+        raise UsageError(complaint("images", shape, "a floating-point tensor [b, c, h, w]"))
     require(images.shape[0] > 0, "images.shape[0]", 0, "at least 1")
     require(bool(torch.isfinite(images).all()), "images", "with NaN or infinity", "finite")
     require(positive(factor), "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
@@ -45,13 +46,13 @@ def check_images(images: Any, factor: float) -> None:
 def check_eval(module: nn.Module) -> None:
     """Refuse what is no module, and batch norm and dropout in train mode."""
     if not isinstance(module, nn.Module):
-        raise TypeError(complaint("module", module, "a torch.nn.Module", "wrap a function in one"))
+        raise WrongTypeError(complaint("module", module, "a torch.nn.Module", "wrap a function in one"))
     for name, layer in module.named_modules():
         normalises = isinstance(layer, nn.modules.batchnorm._BatchNorm) or isinstance(
             getattr(layer, "running_var", None), Tensor
         )
         if layer.training and (normalises or isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU)):
-            raise ValueError(
+            raise UsageError(
                 f"`{name or 'module'}` ({type(layer).__name__}) is in train mode: its output depends on the batch or "
                 "on chance, so the two branches cannot be compared; call module.eval() first"
             )

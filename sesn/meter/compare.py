@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from sesn.errors import UsageError
 from sesn.meter.reading import SPATIAL
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
@@ -112,7 +113,7 @@ def compare(
     `others` are direct outputs of other images, by default of the next one in the batch.
     """
     if moved.shape != direct.shape:
-        raise ValueError(
+        raise UsageError(
             f"the module gives {tuple(direct.shape)} for the rescaled images, but its output rescaled by {factor:.4g} "
             f"is {tuple(moved.shape)}: its spatial size does not follow the image's. Use sizes that the module's "
             "stride divides before and after rescaling, or give `kind=` or `action=` if the output is no map"

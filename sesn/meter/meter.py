@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import one_of
+from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import ScaleTranslation, rescale, translate
 from sesn.meter.checks import check_eval, check_images
 from sesn.meter.compare import EquivarianceError, compare
@@ -111,7 +112,7 @@ class Meter:
         one_of("kind", self.kind, KINDS)
         resampler_ends(self.resampler, self.ends)
         if self.action is not None and (self.grid is not None or self.spoiled is not None):
-            raise ValueError(
+            raise UsageError(
                 "`action` says how the whole output moves, scales included: give it without `grid` and `spoiled`"
             )
 
@@ -335,7 +336,7 @@ def _scale(factor: Element) -> float:
 def _acted(action: Action, original: Tensor, factor: float) -> Tensor:
     moved = action(original, factor)
     if not isinstance(moved, Tensor):
-        raise TypeError(f"`action` must return a tensor, got {type(moved).__name__}")
+        raise WrongTypeError(f"`action` must return a tensor, got {type(moved).__name__}")
     return moved.to(torch.float64)
 
 

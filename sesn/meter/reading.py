@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, require, whole
+from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.receptive import Receptive, spoilt_by, submodules
 from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
@@ -34,7 +35,7 @@ _SAME = torch.finfo(torch.float32).eps
 ON_META = "on the meta device, which holds no numbers"
 
 
-class RejectedError(ValueError):
+class RejectedError(UsageError):
     """The module raised an error on the images that it was given."""
 
 
@@ -103,7 +104,7 @@ def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> R
     radius = _radius_by_gradients(module, images, reading.seen.stride)
     flat = bool((reading.output == reading.output[..., :1, :1]).all())  # then every pixel says the same
     if radius is None and not flat:
-        raise ValueError(
+        raise UsageError(
             f"how far the module looks cannot be told: it runs {_listed(path.unread if path else _LOST)}, and has no "
             f"gradient to measure it by; {_CALL_LAYERS} or give `crop=`"
         )
@@ -182,19 +183,19 @@ def _eager() -> Iterator[None]:
 
 def _checked(output: Any, images: Tensor) -> Tensor:
     if not isinstance(output, Tensor):
-        raise TypeError(
+        raise WrongTypeError(
             f"the module must return one tensor, got {type(output).__name__}; wrap it to return the tensor to measure"
         )
     if output.is_complex():
-        raise TypeError(
+        raise WrongTypeError(
             f"the module returned {output.dtype}; return a real tensor, for example torch.view_as_real(output)"
         )
     if output.dim() == 0 or output.shape[0] != images.shape[0]:
-        raise ValueError(
+        raise UsageError(
             f"the module returned {tuple(output.shape)} for {images.shape[0]} images; the first axis must be the batch"
         )
     if not bool(torch.isfinite(output).all()):
-        raise ValueError(
+        raise UsageError(
             f"the module returned NaN or infinity for images of shape {tuple(images.shape)}; no Delta can be taken"
         )
     return output.to(torch.float64, copy=True)  # it may use the tensor again
@@ -221,7 +222,7 @@ def output_kind(kind: Kind, output: Tensor) -> Kind:
     if found in SPATIAL and tuple(output.shape[-2:]) == (1, 1):
         found = _KIND_BY_RANK[output.dim() - 2]
     if kind == "auto" and found is None:
-        raise ValueError(
+        raise UsageError(
             f"the module's output has shape {tuple(output.shape)}, which is no map, field or invariant; give `action=`"
         )
     require(
@@ -241,10 +242,10 @@ def output_grid(
     if kind not in ("field", "scale"):
         return None
     if grid is not None and not isinstance(grid, ScaleGrid):
-        raise TypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid([1.0, 2.0])"))
+        raise WrongTypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid([1.0, 2.0])"))
     found = grid if grid is not None else _module_grid(module, path)
     if found is None:
-        raise ValueError(
+        raise UsageError(
             f"the output {tuple(output.shape)} has a scale axis but the module has no `.grid`; give `grid=`"
         )
     require(
@@ -265,7 +266,7 @@ def _module_grid(module: nn.Module, path: Path | None) -> ScaleGrid | None:
     every = dict.fromkeys(g for m in module.modules() if isinstance(g := getattr(m, "grid", None), ScaleGrid))
     made = [*dict.fromkeys(path.grids if path is not None else ())] or [*every]
     if len(made) > 1:
-        raise ValueError(
+        raise UsageError(
             f"the output comes from layers with more than one grid ({', '.join(map(repr, made))}); give the `grid=` "
             "that its scale axis has"
         )
@@ -277,7 +278,7 @@ def spoiled_along(path: Path | None, spoiled: int | None) -> int:
     if spoiled is not None:
         return whole("spoiled", spoiled, 0)
     if path is None or path.hidden:
-        raise ValueError(
+        raise UsageError(
             "the scale channels that interscale layers spoil cannot be counted: the module runs "
             f"{_listed(path.hidden if path else _LOST)}; {_CALL_LAYERS}, or give `spoiled=` (0 if no layer mixes "
             "scales) and `crop=`"
@@ -328,12 +329,12 @@ def check_repeatable(module: nn.Module, images: Tensor, output: Tensor) -> None:
     asks = "so two of its outputs cannot be compared; call module.eval()"
     change = _differ(call(module, images), output)
     if change > same:
-        raise ValueError(
+        raise UsageError(
             f"the module gives another output for the same images when it is called again (Delta {change:.2g} between "
             f"the two): it depends on state or chance, {asks}, and remove dropout or noise that is called as a function"
         )
     if _differ(turned, output) <= same:
-        raise ValueError(
+        raise UsageError(
             "the module gives the same output for the images in another order: it keeps an output from an earlier "
             f"call, {asks}, or remove what it remembers"
         )

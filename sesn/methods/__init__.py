@@ -15,6 +15,7 @@ from torch import nn
 
 from sesn._checks import complaint
 from sesn._lookup import looked_up
+from sesn.errors import UsageError
 from sesn.methods import outside
 from sesn.methods.cnn import CNN, WRN
 from sesn.methods.dss import DSS_SCALAR, DSS_VECTOR
@@ -76,7 +77,7 @@ def _joined(home: str, row: Method) -> Method:
     """The method as it stands in the table from now on, with a colour of its own."""
     if row.key in METHODS and HOMES.get(row.key) != home:
         rule = f"a key that no other method has, as {HOMES.get(row.key, 'sesn')} does"
-        raise ValueError(complaint("key", row.key, rule, f"rename the method of {home}"))
+        raise UsageError(complaint("key", row.key, rule, f"rename the method of {home}"))
     used = {other.colour for key, other in METHODS.items() if key != row.key}
     spare = next((colour for colour in SPARE_COLOURS if colour not in used), SPARE_COLOURS[0])
     HOMES[row.key], METHODS[row.key] = home, replace(row, colour=row.colour or spare)

@@ -14,6 +14,7 @@ from sesn.algorithms import Axis, Work, padded_convolution, spectral_convolution
 from sesn.algorithms.axis import plain_number
 from sesn.algorithms.choose import dense_cost, spectral_cost
 from sesn.algorithms.spectral import Taps
+from sesn.errors import WrongTypeError
 from sesn.methods._constants import Constants
 from sesn.scales import ScaleGrid
 
@@ -80,7 +81,7 @@ def odd_side(side: float) -> int:
 
 def numbers(name: str, values: Iterable[float], remedy: str = "") -> tuple[float, ...]:
     """The values as floats, or the complaint that they are none."""
-    complaint = TypeError(_checks.complaint(name, values, "a sequence of numbers", remedy))
+    complaint = WrongTypeError(_checks.complaint(name, values, "a sequence of numbers", remedy))
     if isinstance(values, str):  # whose letters may be digits
         raise complaint
     try:

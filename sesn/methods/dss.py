@@ -16,6 +16,7 @@ from sesn import _checks
 from sesn._meaning import Constants
 from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
+from sesn.errors import Inadmissible, UsageError
 from sesn.methods import _constants
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
 from sesn.methods.method import (
@@ -84,7 +85,7 @@ class DSSLift(nn.Module):
     ) -> None:
         super().__init__()
         self.scales = _checks.whole("scales", scales, 1, "give the number of scales")
-        self.base = _checks.whole("base", base, 2)
+        self.base = _admissible(base)
         _checks.require(_checks.positive(zero_scale), "zero_scale", zero_scale, "a positive, finite number")
         self.zero_scale = float(zero_scale)
         self._constants = _constants.Constants()
@@ -158,7 +159,7 @@ class DSSConv(BaselineLayer):
         self.interscale = _checks.whole("interscale", interscale, 1)
         rule = f"at most the number of scales ({self.scales})"
         _checks.require(self.interscale <= self.scales, "interscale", interscale, rule, "use more scales")
-        self.base = _checks.whole("base", base, 2)
+        self.base = _admissible(base)
         self.init = _checks.one_of("init", init, ("he", "delta"))
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = self.out_channels, self.in_channels, self.interscale, self.kernel_size, self.kernel_size
@@ -333,6 +334,14 @@ def at_step(step: float) -> nn.Module:
 def between() -> nn.Module:
     """Scale-space to scale-space."""
     return DSSConv(CHANNELS, CHANNELS, MNIST_SIDE, HIDDEN_SCALES, interscale=EXTENT)
+
+
+def _admissible(base: int) -> int:
+    """The step of the scales: filters are dilated by it, so that it is a whole number of pixels."""
+    try:
+        return _checks.whole("base", base, 2)
+    except UsageError as refusal:
+        raise Inadmissible(str(refusal)) from None
 
 
 SOURCE = Source("Worrall & Welling 2019, arXiv:1905.11697", "Filter Dilation")

@@ -13,6 +13,7 @@ from torch import nn
 
 from sesn import _checks
 from sesn._lookup import looked_up
+from sesn.errors import Inadmissible, UsageError, WrongTypeError
 from sesn.networks import NETWORKS, ParameterCount, Recipe, Skeleton, parameter_count
 from sesn.networks.recipes import known_recipe
 from sesn.pool import ScaleProjection
@@ -66,7 +67,7 @@ NO_GOALS = Goals()
 
 def no_scales(step: float) -> nn.Module:
     """Refuse: there is nothing that a step could lie between."""
-    raise ValueError(f"`step` (={step:.4g}) must not be given: a plain convolution has one scale")
+    raise Inadmissible(f"`step` (={step:.4g}) must not be given: a plain convolution has one scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,8 @@ class Method:
     """One method.
 
     A layer for a step f has the scales that make f a step of its grid: 1 and f for filters that grow, 1/f, 1 and f for
-    methods that resize their input both ways. A step that a method cannot have is refused by the layer itself.
+    methods that resize their input both ways. A step that a method cannot
+    have is refused with `Inadmissible`.
 
     Attributes:
         key: how everything else refers to it: small letters, digits and hyphens.
@@ -120,12 +122,12 @@ class Method:
         for network in self.networks:
             _known_network(network)
         if not self.networks and self.layer is None:
-            raise ValueError(f"method {self.key!r} must have a network or a layer: give `networks` or `layer`")
+            raise UsageError(f"method {self.key!r} must have a network or a layer: give `networks` or `layer`")
         for network in NETWORKS:
             if network in self.networks and network in self.absences:
-                raise ValueError(f"method {self.key!r} must have either a network or a reason why not for {network}")
+                raise UsageError(f"method {self.key!r} must have either a network or a reason why not for {network}")
         if unknown := sorted(set(self.absences) - set(ABSENCES)):
-            raise ValueError(f"method {self.key!r}: `absences` has {unknown}; it may have {', '.join(ABSENCES)}")
+            raise UsageError(f"method {self.key!r}: `absences` has {unknown}; it may have {', '.join(ABSENCES)}")
 
     def label_on(self, network: str) -> str:
         """The printed name in the tables of one network."""
@@ -148,10 +150,10 @@ class Method:
         """
         if reason := self.lacks(network, recipe):
             released = "released " if network in self.networks else ""
-            raise ValueError(f"{self.label} (method {self.key!r}) has no {released}network for {network}: {reason}")
+            raise UsageError(f"{self.label} (method {self.key!r}) has no {released}network for {network}: {reason}")
         known = NETWORKS[network].options
         if unknown := sorted(set(options) - set(known)):
-            raise TypeError(f"`options` (={unknown}) must be of {', '.join(known)} on {network}")
+            raise WrongTypeError(f"`options` (={unknown}) must be of {', '.join(known)} on {network}")
         return self.networks[network](recipe=recipe, **{**known, **options})
 
     def first_layer(
@@ -164,7 +166,7 @@ class Method:
         """
         chosen = network or next((name for name in NETWORKS if name in self.networks), "mnist")
         if (reason := self.lacks(chosen, recipe)) and (network or self.layer is None):
-            raise ValueError(f"{self.label} (method {self.key!r}) has no layer for {chosen}: {reason}")
+            raise UsageError(f"{self.label} (method {self.key!r}) has no layer for {chosen}: {reason}")
         if isinstance(skeleton := self.networks.get(chosen), Skeleton):
             return skeleton.first_layer(in_channels, out_channels, recipe)
         return self.at_step(OWN_STEP)
@@ -172,7 +174,7 @@ class Method:
     def at_step(self, step: float) -> nn.Module:
         """The layer whose neighbouring scales are a factor apart."""
         if self.layer is None:
-            raise ValueError(f"`step` (={step:.4g}) needs a `layer` of the method {self.key!r}")
+            raise UsageError(f"`step` (={step:.4g}) needs a `layer` of the method {self.key!r}")
         return self.layer(step)
 
     def widths(self, network: str, recipe: Recipe = "paper") -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
+from sesn.errors import UsageError
 from sesn.methods.method import COLOURS, OWN_STEP, Method
 from sesn.networks import NETWORKS
 
@@ -33,13 +34,13 @@ def from_file(text: str) -> tuple[str, Method]:
     file, _, name = text.rpartition(":")
     path = Path(file)
     if not (file and name.isidentifier() and path.suffix == ".py"):
-        raise ValueError(f"`method` (={text!r}) must be a key or FILE.py:NAME; for example {EXAMPLE}")
+        raise UsageError(f"`method` (={text!r}) must be a key or FILE.py:NAME; for example {EXAMPLE}")
     if not path.is_file():
-        raise ValueError(f"`method` (={text!r}): there is no file {path}; give the path from {Path.cwd()}")
+        raise UsageError(f"`method` (={text!r}): there is no file {path}; give the path from {Path.cwd()}")
     path = path.resolve()
     found = getattr(_run(path, text), name, None)
     if found is None:
-        raise ValueError(f"`method` (={text!r}): {path.name} has no name `{name}`; for example {EXAMPLE}")
+        raise UsageError(f"`method` (={text!r}): {path.name} has no name `{name}`; for example {EXAMPLE}")
     return f"{path}:{name}", _digested(found, path.read_bytes(), f"`method` (={text!r}): `{name}`")
 
 
@@ -64,23 +65,23 @@ def check(row: Method) -> None:
                 module = make(recipe="paper", **{**task.options, **tried})
                 shape = _shape(what, module, task.image)
             if shape != (2, task.classes):
-                raise ValueError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
+                raise UsageError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
     if row.layer is not None:
         what = f"`method` (={row.key!r}): its layer for the step {OWN_STEP:g}"
         with _worded(what):
             shape = _shape(what, row.layer(OWN_STEP), (COLOURS, TRIED_SIDE, TRIED_SIDE))
         if len(shape) < 4:
-            raise ValueError(f"{what} must return maps [b, c, h, w] or fields [b, c, s, h, w]; it returned {[*shape]}")
+            raise UsageError(f"{what} must return maps [b, c, h, w] or fields [b, c, s, h, w]; it returned {[*shape]}")
 
 
 def _shape(what: str, module: object, image: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of what a module makes of two images."""
     if not isinstance(module, nn.Module):
-        raise ValueError(f"{what} must be a torch.nn.Module, and is of type {type(module).__name__}")
+        raise UsageError(f"{what} must be a torch.nn.Module, and is of type {type(module).__name__}")
     with torch.no_grad():
         output = module.eval()(torch.zeros(2, *image))
     if not isinstance(output, Tensor):
-        raise ValueError(f"{what} must return a tensor, and returned {type(output).__name__}")
+        raise UsageError(f"{what} must return a tensor, and returned {type(output).__name__}")
     return tuple(output.shape)
 
 
@@ -111,12 +112,12 @@ def _worded(what: str) -> Iterator[None]:
             raise
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"({Path(last.filename).name}, line {last.lineno})"
-        raise ValueError(f"{what} failed: {type(error).__name__}: {error} {place}") from error
+        raise UsageError(f"{what} failed: {type(error).__name__}: {error} {place}") from error
 
 
 def _digested(found: object, source: bytes, what: str) -> Method:
     if not isinstance(found, Method):
-        raise ValueError(f"{what} must be a sesn.Method, and is of type {type(found).__name__}")
+        raise UsageError(f"{what} must be a sesn.Method, and is of type {type(found).__name__}")
     return replace(found, digest=hashlib.blake2b(source, digest_size=8).hexdigest())
 
 

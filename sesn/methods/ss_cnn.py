@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
+from sesn.errors import WrongTypeError
 from sesn.methods._layer import BaselineLayer, correlate, odd_side, positive
 from sesn.methods._maximum import largest
 from sesn.methods.cnn import conv1x1
@@ -167,7 +168,7 @@ class SSConv(BaselineLayer):
 
 def _odd_sizes(sizes: Iterable[int]) -> tuple[int, ...]:
     if isinstance(sizes, str) or not isinstance(sizes, Iterable):
-        raise TypeError(_checks.complaint("sizes", sizes, "a sequence of odd sides", "such as (5, 7, 9)"))
+        raise WrongTypeError(_checks.complaint("sizes", sizes, "a sequence of odd sides", "such as (5, 7, 9)"))
     found = tuple(_checks.odd("sizes", size) for size in sizes)
     good = bool(found) and found[0] >= 3 and list(found) == sorted(set(found))
     _checks.require(good, "sizes", found, "one or more increasing odd sides of at least 3", "such as (5, 7, 9)")

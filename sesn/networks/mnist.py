@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.errors import UsageError
 from sesn.networks.carriers import MAP, Carrier
 from sesn.networks.recipes import RESOLUTIONS, Recipe, Regime
 from sesn.networks.skeleton import Skeleton, Task
@@ -122,7 +123,7 @@ class MNISTScaleNet(nn.Module):
 
 def _three(channels: Three) -> Three:
     if not isinstance(channels, Sequence) or len(channels) != 3:
-        raise ValueError(_checks.complaint("channels", channels, "three whole numbers, one per stage"))
+        raise UsageError(_checks.complaint("channels", channels, "three whole numbers, one per stage"))
     a, b, c = (_checks.whole(f"channels[{i}]", value, 1) for i, value in enumerate(channels))
     return a, b, c
 

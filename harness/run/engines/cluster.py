@@ -23,6 +23,7 @@ from harness.run import imports
 from harness.run.engines.devices import cores
 from harness.run.engines.work import Listener, Place, Task, Throttled, carry_out, now, one_line
 from sesn._checks import complaint, require
+from sesn.errors import UsageError
 
 #: Seconds between looks at the board.
 PATIENCE = 0.5
@@ -53,7 +54,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):
-            raise ValueError(complaint("device", self.device, "auto, cpu or cuda", "Ray chooses which GPU"))
+            raise UsageError(complaint("device", self.device, "auto, cpu or cuda", "Ray chooses which GPU"))
 
     def run(self, tasks: Sequence[Task], listener: Listener) -> None:
         """Carry out all tasks: first those that must be alone, each on a whole machine, then the others."""
@@ -70,10 +71,10 @@ class Cluster:
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         with_gpu = [machine for machine in alive if machine.get("GPU", 0) >= 1]
         if self.device == "cuda" and not with_gpu:
-            raise ValueError(complaint("device", self.device, "one that the cluster has", "it has no GPU; use cpu"))
+            raise UsageError(complaint("device", self.device, "one that the cluster has", "it has no GPU; use cpu"))
         used = with_gpu if with_gpu and self.device != "cpu" else [{**machine, "GPU": 0.0} for machine in alive]
         if not used:
-            raise ValueError(complaint("address", self.address, "a cluster with at least one free processor core"))
+            raise UsageError(complaint("address", self.address, "a cluster with at least one free processor core"))
         return min(used, key=lambda machine: machine["CPU"])
 
     def _place(self, machine: Mapping[str, float], threads: int) -> Place:
@@ -94,7 +95,7 @@ def _connected(address: str | None, least_cores: int) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("`engine` (='ray') needs Ray: pip install 'sesn[cluster]'") from error
+        raise UsageError("`engine` (='ray') needs Ray: pip install 'sesn[cluster]'") from error
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
     # An empty folder to work in: without one Ray has workers import from the current directory, before all else.
     with tempfile.TemporaryDirectory(prefix="sesn-ray-") as nothing:
@@ -135,7 +136,7 @@ def check_loopback(ray: Any) -> None:
         rule = (
             f"given: the Ray that was started here listens on {', '.join(sorted(addresses))}, not on the loopback alone"
         )
-        raise ValueError(
+        raise UsageError(
             complaint("address", None, rule, "start a cluster with `ray start` and name it, or use Ray 2.60")
         )
 

@@ -8,6 +8,7 @@ import re
 import torch
 
 from sesn._checks import complaint
+from sesn.errors import UsageError
 
 
 def cores() -> int:
@@ -23,14 +24,14 @@ def threads_of_each(workers: int) -> int:
 def devices(name: str) -> list[str]:
     """The devices of "auto" (all GPUs, else the processor), "cpu", "cuda" (all GPUs) or "cuda:N"."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
-        raise ValueError(complaint("device", name, "auto, cpu, cuda or cuda:N"))
+        raise UsageError(complaint("device", name, "auto, cpu, cuda or cuda:N"))
     count = torch.cuda.device_count() if name != "cpu" else 0
     every = [f"cuda:{index}" for index in range(count)]
     if name == "cpu" or (name == "auto" and not every):
         return ["cpu"]
     chosen = every if name in ("auto", "cuda") else [device for device in every if device == name]
     if not chosen:
-        raise ValueError(complaint("device", name, f"one that torch sees ({', '.join(['cpu', *every])})"))
+        raise UsageError(complaint("device", name, f"one that torch sees ({', '.join(['cpu', *every])})"))
     return chosen
 
 

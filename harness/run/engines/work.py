@@ -17,6 +17,7 @@ from harness.machine import provenance_with_code
 from harness.records import SOURCE, Cell, Measurement, Result, Scalar, Status
 from harness.run.context import Context, Progress, Skip
 from harness.run.runners import load_runner
+from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import method
 
 #: A reason is one line of a table.
@@ -110,13 +111,13 @@ def _check_source(cell: Cell) -> None:
     """A method from outside must be what it was when the cell was planned."""
     planned = cell.settings.get(SOURCE)
     if planned is not None and method(cell.method).digest != planned:
-        raise ValueError(f"the source of the method {cell.method!r} has changed since the run began; run it again")
+        raise UsageError(f"the source of the method {cell.method!r} has changed since the run began; run it again")
 
 
 def _plain(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """In plain numbers, which every process can read and every file can hold."""
     if not measurements:
-        raise ValueError("the cell returned no measurement; raise Skip with the reason instead")
+        raise UsageError("the cell returned no measurement; raise Skip with the reason instead")
     return tuple(
         Measurement(seen.metric, tuple(map(float, seen.values)), {name: _scalar(at) for name, at in seen.at.items()})
         for seen in measurements
@@ -126,7 +127,7 @@ def _plain(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
 def _scalar(value: Any) -> Scalar:
     plain = value.item() if hasattr(value, "item") else value
     if not isinstance(plain, Scalar):
-        raise TypeError(f"a coordinate (={value!r}) must be text, a number or a truth value")
+        raise WrongTypeError(f"a coordinate (={value!r}) must be text, a number or a truth value")
     return plain
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from harness.records import Scalar
 from sesn._checks import complaint
+from sesn.errors import UsageError
 
 PRECISIONS = ("fp32", "amp")
 #: Processes that can share the published batch. The last, smaller batch of a run may allow fewer: the trainer says so.
@@ -49,22 +50,22 @@ class Numerics:
     def check(self, device: torch.device) -> None:
         """Refuse what makes no sense, or not on this device."""
         if self.precision not in PRECISIONS:
-            raise ValueError(f"`precision` (={self.precision!r}) must be one of {', '.join(PRECISIONS)}")
+            raise UsageError(f"`precision` (={self.precision!r}) must be one of {', '.join(PRECISIONS)}")
         if self.ranks < 1:
-            raise ValueError(f"`ranks` (={self.ranks}) must be at least 1")
+            raise UsageError(f"`ranks` (={self.ranks}) must be at least 1")
         if self.ranks > MOST_RANKS:
             remedy = "each needs two images of every batch of 128, or batch norm has nothing to go by"
-            raise ValueError(complaint("ranks", self.ranks, f"at most {MOST_RANKS}", remedy))
+            raise UsageError(complaint("ranks", self.ranks, f"at most {MOST_RANKS}", remedy))
         if self.precision == "amp" and device.type != "cuda":
-            raise ValueError(
+            raise UsageError(
                 f"`precision` (='amp') must be 'fp32' on {device.type}: float16 is for CUDA; use --device cuda or fp32"
             )
         if self.sync_batch_norm and device.type != "cuda":
-            raise ValueError(
+            raise UsageError(
                 f"`sync_batch_norm` (=True) must be False on {device.type}: torch has SyncBatchNorm for CUDA only"
             )
         if self.sync_batch_norm and self.ranks == 1:
-            raise ValueError(
+            raise UsageError(
                 "`sync_batch_norm` (=True) must be False where `ranks` is 1: there is nobody to share with"
             )
 
@@ -87,7 +88,7 @@ def synchronised(network: nn.Module) -> nn.Module:
     """The network with batch norm over all processes; norms of a method's own cannot be shared."""
     own = [name for name, layer in network.named_modules() if not getattr(layer, "can_synchronise", True)]
     if own:
-        raise ValueError(
+        raise UsageError(
             f"`sync_batch_norm` (=True) must be False for this network: torch cannot synchronise {own[0]}, "
             "a normalisation of the method's own"
         )

@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from harness.records import Cell
+from sesn.errors import UsageError
 
 THIRDS = (Fraction(1, 3), Fraction(2, 3))
 STL10_DROPS = (Fraction(3, 10), Fraction(4, 10), Fraction(6, 10), Fraction(8, 10))
@@ -31,9 +32,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
-            raise ValueError(f"`epochs` (={self.epochs}) must be at least 1")
+            raise UsageError(f"`epochs` (={self.epochs}) must be at least 1")
         if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ValueError(f"`rate` (={self.rate}) must be a positive number")
+            raise UsageError(f"`rate` (={self.rate}) must be a positive number")
 
     def rate_at(self, epoch: int) -> float:
         """The rate of an epoch, counted from 0."""
@@ -57,7 +58,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.batch < 2:
-            raise ValueError(f"`batch` (={self.batch}) must be at least 2; batch norm needs more than one image")
+            raise UsageError(f"`batch` (={self.batch}) must be at least 2; batch norm needs more than one image")
 
 
 def mnist_recipe(cell: Cell) -> Recipe:

@@ -15,6 +15,7 @@ from harness.data.labelled import LabelledImages
 from harness.data.mnist_scale import mnist_scale
 from harness.data.stl10 import SPLITS, stl10_labelled
 from harness.records import Cell
+from sesn.errors import UsageError
 
 #: uint8 images -> the network's input; with a generator after random changes.
 Batch = Callable[[Tensor, torch.Generator | None], Tensor]
@@ -41,7 +42,7 @@ class Task:
 def first(images: LabelledImages, count: int) -> LabelledImages:
     """The first `count` images, under a name that says so; all of them if there are no more."""
     if count < 1:
-        raise ValueError(f"`count` (={count}) must be at least 1; training and testing need images")
+        raise UsageError(f"`count` (={count}) must be at least 1; training and testing need images")
     if count >= len(images):
         return images
     return LabelledImages(images.images[:count], images.labels[:count], f"the first {count} of {images.name}")
@@ -74,7 +75,7 @@ def shrunk(images: LabelledImages, side: int) -> LabelledImages:
     if side == stored:
         return images
     if side < 1 or stored % side:
-        raise ValueError(
+        raise UsageError(
             f"`side` (={side}) must divide {stored}: every new pixel is the mean of a whole square of old ones"
         )
     means = functional.avg_pool2d(images.images.to(torch.float32), stored // side).round().to(torch.uint8)

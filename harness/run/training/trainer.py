@@ -25,6 +25,7 @@ from harness.run.training.schedules import Recipe
 from harness.run.training.tasks import Batch, Task
 from harness.run.training.team import Team
 from sesn._meaning import differing, meanings
+from sesn.errors import UsageError
 from sesn.networks import unused_parameters
 
 #: A run loses at most this much when it is killed, and a step.
@@ -295,7 +296,7 @@ def check_batches(images: int, batch: int, ranks: int) -> None:
     """Batch norm needs two images on every rank, in the last batch of an epoch too."""
     smallest = images % batch or min(images, batch)
     if smallest < 2 * ranks:
-        raise ValueError(
+        raise UsageError(
             f"`batch` (={batch}) must leave at least {2 * ranks} of the {images} training images for the last batch, "
             f"two for each process, but leaves {smallest}; use another `batch` or another number of images"
         )
