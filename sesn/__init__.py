@@ -3,8 +3,6 @@
 Axes everywhere: b batch, c channels, s scales (small to large), h rows, w columns.
 """
 
-from torch.nn import ReLU as ReLU
-
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b

@@ -22,7 +22,7 @@ from sesn import (
 )
 
 STEP = 96 / 68
-BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 3), None, 2, window="wide")
+BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)
 
 
 class FlipScales(nn.Module):

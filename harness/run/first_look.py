@@ -24,7 +24,7 @@ LABELS = {
 
 def wide_basis() -> Any:
     """Five scales from 1.5 pixels, total order up to 2, windows of 4.5 sigma either side."""
-    return basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
+    return basis_a(ScaleGrid.geometric(1.5, STEP, 5), "wide", 3, max_order=2)
 
 
 def _published() -> nn.Module:

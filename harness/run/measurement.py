@@ -34,7 +34,7 @@ def _lift(smallest: float, half_width: float, scales: int = 5) -> ScaleLift:
     """A linear lift whose windows reach `half_width` sigmas, six functions of total order up to 2."""
     grid = ScaleGrid.geometric(smallest, STEP, scales)
     boxes = [2 * math.ceil(half_width * sigma) + 1 for sigma in grid]
-    pairs: ProfilePairs | None = basis_a(grid, None, 3, window="wide", max_total_order=2).pairs
+    pairs: ProfilePairs | None = basis_a(grid, "wide", 3, max_order=2).pairs
     lift = ScaleLift(3, CHANNELS, SteerableBasis(grid, boxes, pairs=pairs), bias=False)
     _draw_weights(lift, 0)
     return lift.eval()
@@ -76,7 +76,7 @@ def windows(images: Tensor) -> list[dict[str, Any]]:
 
 def _copied(extent: int, seed: int) -> nn.Module:
     """The layer whose truncation is measured, with random weights."""
-    basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
+    basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), "wide", 3, max_order=2)
     layer = ScaleConv(3, CHANNELS, basis, interscale=extent, bias=False)
     _draw_weights(layer, seed)
     return CopiedAlongScale(layer).eval()
