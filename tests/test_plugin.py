@@ -97,7 +97,7 @@ def test_markers_are_listed(pytester: pytest.Pytester) -> None:
 
 
 def test_pytest_starts_without_torch() -> None:
-    script = "import sys, harness.check.plugin; sys.exit('torch' in sys.modules)"
+    script = "import sys, sesn.pytest_plugin; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

@@ -10,8 +10,8 @@ import pytest
 import synthetic
 from test_report_page import ALWAYS, invoke
 
-from harness.drawing import Drawing
 from harness.report import artefacts
+from sesn.tools.drawing import Drawing
 
 TOLD = "could not be made from these rows: ZeroDivisionError: as told"
 

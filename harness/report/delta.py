@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from harness.drawing import Drawing, Hover, styled
 from harness.report.findings import Finding, claim, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
+from sesn.tools.drawing import Drawing, Hover, styled
 
 
 class Panel(NamedTuple):

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from harness.drawing import Drawing, styled
 from harness.report.findings import Finding, between, number
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
+from sesn.tools.drawing import Drawing, styled
 
 #: As in the paper's figure: 3 channels in, 2 out, 4 scales.
 CHANNELS_IN, CHANNELS_OUT, SCALES = 3, 2, 4

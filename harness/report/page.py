@@ -13,13 +13,14 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.drawing import SMALL, encoded
-from harness.files import check_writable, replacing
 from harness.report.artefacts import ARTEFACTS, BUDGET_COMMAND, Artefact, artefact
-from harness.report.escapes import as_csv, markdown, visible
+from harness.report.escapes import as_csv, markdown
 from harness.report.findings import VERDICTS
 from harness.report.rendering import Material, Rendered, could_not, rendered, summary
 from harness.report.tables import as_latex, as_markdown
+from sesn.tools.consoles import visible
+from sesn.tools.drawing import SMALL, encoded
+from sesn.tools.files import check_writable, replacing
 
 FIGURES = ("svg", "pdf", "png")
 TABLES = ("md", "tex")
@@ -36,13 +37,13 @@ OTHERS = (
     (
         "first-look",
         "the basis, and Δ of one layer on embedded photographs",
-        "sesn first-look --out reports/first-look",
+        "python docs/pictures/first_look.py reports/first-look --measure",
         "first-look.png",
     ),
     (
         "measurement",
         "what an observed Δ is made of, one ingredient at a time",
-        "sesn explain --out reports/measurement",
+        "python docs/pictures/measurement.py reports/measurement --measure",
         "measurement.png",
     ),
     (
