@@ -15,12 +15,18 @@ if TYPE_CHECKING:
     from sesn.basis import SteerableBasis as SteerableBasis
     from sesn.basis import basis_a as basis_a
     from sesn.basis import basis_b as basis_b
-    from sesn.conv import ScaleConv as ScaleConv
-    from sesn.conv import ScaleConv1x1 as ScaleConv1x1
-    from sesn.conv import ScaleLift as ScaleLift
     from sesn.errors import Inadmissible as Inadmissible
     from sesn.errors import UsageError as UsageError
     from sesn.errors import WrongTypeError as WrongTypeError
+    from sesn.layers.conv import ScaleConv as ScaleConv
+    from sesn.layers.conv import ScaleConv1x1 as ScaleConv1x1
+    from sesn.layers.conv import ScaleLift as ScaleLift
+    from sesn.layers.nonlinearity import BandlimitedReLU as BandlimitedReLU
+    from sesn.layers.pool import GlobalPool as GlobalPool
+    from sesn.layers.pool import ScaleBatchNorm as ScaleBatchNorm
+    from sesn.layers.pool import ScaleProjection as ScaleProjection
+    from sesn.layers.pool import SpatialAvgPool as SpatialAvgPool
+    from sesn.layers.pool import SpatialMaxPool as SpatialMaxPool
     from sesn.meter.action import ScaleTranslation as ScaleTranslation
     from sesn.meter.action import rescale as rescale
     from sesn.meter.action import rescale_field as rescale_field
@@ -36,20 +42,16 @@ if TYPE_CHECKING:
     from sesn.methods import Source as Source
     from sesn.methods import build as build
     from sesn.methods import list_methods as list_methods
-    from sesn.nonlinearity import BandlimitedReLU as BandlimitedReLU
-    from sesn.pool import GlobalPool as GlobalPool
-    from sesn.pool import ScaleBatchNorm as ScaleBatchNorm
-    from sesn.pool import ScaleProjection as ScaleProjection
-    from sesn.pool import SpatialAvgPool as SpatialAvgPool
-    from sesn.pool import SpatialMaxPool as SpatialMaxPool
     from sesn.scales import ScaleGrid as ScaleGrid
 
 #: Where each public name is. A test compares it with the imports above, which are for type checkers and editors.
 _HOMES = {
     "torch.nn": "ReLU",
     "sesn.basis": "SteerableBasis basis_a basis_b",
-    "sesn.conv": "ScaleConv ScaleConv1x1 ScaleLift",
     "sesn.errors": "Inadmissible UsageError WrongTypeError",
+    "sesn.layers.conv": "ScaleConv ScaleConv1x1 ScaleLift",
+    "sesn.layers.nonlinearity": "BandlimitedReLU",
+    "sesn.layers.pool": "GlobalPool ScaleBatchNorm ScaleProjection SpatialAvgPool SpatialMaxPool",
     "sesn.meter.action": "ScaleTranslation rescale rescale_field translate",
     "sesn.meter.assertions": "assert_equivariant",
     "sesn.meter.compare": "EquivarianceError",
@@ -57,8 +59,6 @@ _HOMES = {
     "sesn.meter.meter": "Meter equivariance_error",
     "sesn.meter.resample": "resampling_matrix",
     "sesn.methods": "Method Source build list_methods",
-    "sesn.nonlinearity": "BandlimitedReLU",
-    "sesn.pool": "GlobalPool ScaleBatchNorm ScaleProjection SpatialAvgPool SpatialMaxPool",
     "sesn.scales": "ScaleGrid",
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names.split())  # noqa: PLE0605 - no list by hand

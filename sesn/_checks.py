@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sesn._recording import casting
+from sesn._torch import casting
 from sesn.errors import UsageError, WrongTypeError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from sesn._recording import recording
+from sesn._torch import recording
 
 #: Constants by name: numbers, or a word.
 Constants = Mapping[str, Sequence[float] | str]

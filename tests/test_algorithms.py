@@ -12,7 +12,7 @@ import slow
 import torch
 from hypothesis import given
 
-import sesn.conv
+import sesn.layers.conv
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn.algorithms import Axis, banded, separable
 from sesn.meter.resample import resampler_line
@@ -287,8 +287,8 @@ def test_auto_takes_the_cheaper_way(
 ) -> None:
     taken = []
     for name in ("dense_convolution", "separable_convolution", "spectral_convolution"):
-        way = getattr(sesn.conv, name)
-        monkeypatch.setattr(sesn.conv, name, lambda *a, _n=name, _w=way: taken.append(_n) or _w(*a))
+        way = getattr(sesn.layers.conv, name)
+        monkeypatch.setattr(sesn.layers.conv, name, lambda *a, _n=name, _w=way: taken.append(_n) or _w(*a))
     layer = ScaleConv(channels, channels, basis)
     layer(torch.zeros(16, channels, 1, size, size))
     assert taken == [f"{expected}_convolution"]

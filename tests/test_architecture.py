@@ -30,10 +30,10 @@ def test_the_check_of_this_repository_looks_at_its_files() -> None:
 
 
 ALLOWED = {
-    "library": ("sesn/conv.py", "import torch\nimport numpy as np\nfrom sesn.basis import basis_a\n"),
-    "facade": ("sesn/__init__.py", "from sesn.conv import ScaleConv\nfrom sesn.methods import METHODS\n"),
+    "library": ("sesn/layers/conv.py", "import torch\nimport numpy as np\nfrom sesn.basis import basis_a\n"),
+    "facade": ("sesn/__init__.py", "from sesn.layers.conv import ScaleConv\nfrom sesn.methods import METHODS\n"),
     "facade of the meter": ("sesn/__init__.py", "from sesn.meter.compare import equivariance_error as e\n"),
-    "meter": ("sesn/meter/diagnosis.py", "from sesn.conv import ScaleConv\nfrom sesn.meter import compare\n"),
+    "meter": ("sesn/meter/diagnosis.py", "from sesn.layers.conv import ScaleConv\nfrom sesn.meter import compare\n"),
     "harness measures": ("harness/records.py", "from sesn import Meter\nfrom sesn.meter.compare import middle\n"),
     "an action": ("harness/run/properties.py", "from sesn import Meter, rescale\n"),
     "network": ("sesn/networks/wrn.py", "from sesn import ScaleConv\n"),
@@ -49,7 +49,7 @@ ALLOWED = {
     "strategies": ("sesn/strategies.py", "import hypothesis\nfrom sesn.tools.spectra import random_images\n"),
     "harness takes a tool": ("harness/records.py", "from sesn.tools.machine import provenance\n"),
     "command line": ("harness/cli.py", "from harness import plan, run, store\nprint()\n"),
-    "a method named print": ("sesn/pool.py", "class A:\n    def show(self):\n        self.print()\n"),
+    "a method named print": ("sesn/layers/pool.py", "class A:\n    def show(self):\n        self.print()\n"),
 }
 
 
@@ -59,19 +59,19 @@ def test_what_is_allowed_passes(tmp_path: Path, path: str, text: str) -> None:
 
 
 PLANTED = {
-    "library imports harness": ("sesn/conv.py", "import harness\n", "harness"),
+    "library imports harness": ("sesn/layers/conv.py", "import harness\n", "harness"),
     "library imports a stage": ("sesn/networks/wrn.py", "from harness.run import x\n", "harness.run"),
-    "library imports pandas": ("sesn/conv.py", "import pandas as pd\n", "pandas"),
-    "library imports matplotlib": ("sesn/conv.py", "from matplotlib import pyplot\n", "matplotlib"),
+    "library imports pandas": ("sesn/layers/conv.py", "import pandas as pd\n", "pandas"),
+    "library imports matplotlib": ("sesn/layers/conv.py", "from matplotlib import pyplot\n", "matplotlib"),
     "library imports an extra": ("sesn/basis.py", "import scipy.special\n", "torch"),
-    "hidden in a function": ("sesn/conv.py", "def f():\n    import pandas\n", "pandas"),
-    "library imports a tool": ("sesn/conv.py", "from sesn.tools.files import replacing\n", "above"),
+    "hidden in a function": ("sesn/layers/conv.py", "def f():\n    import pandas\n", "pandas"),
+    "library imports a tool": ("sesn/layers/conv.py", "from sesn.tools.files import replacing\n", "above"),
     "meter imports a tool": ("sesn/meter/floor.py", "from sesn.tools.machine import provenance\n", "above"),
     "a tool imports harness": ("sesn/tools/check.py", "from harness.data import stl10\n", "above"),
     "a tool imports pandas": ("sesn/tools/check.py", "import pandas\n", "pandas"),
     "the plugin imports hypothesis": ("sesn/pytest_plugin.py", "import hypothesis\n", "pytest"),
-    "library prints": ("sesn/conv.py", "def f():\n    print(1)\n", "prints"),
-    "layer imports the meter": ("sesn/conv.py", "from sesn.meter.action import rescale\n", "above"),
+    "library prints": ("sesn/layers/conv.py", "def f():\n    print(1)\n", "prints"),
+    "layer imports the meter": ("sesn/layers/conv.py", "from sesn.meter.action import rescale\n", "above"),
     "network imports the meter": ("sesn/networks/wrn.py", "from sesn import meter\n", "above"),
     "a tool compares": ("sesn/tools/tune.py", "from sesn.meter.compare import compare\n", "Meter"),
     "a tool crops": ("sesn/tools/tune.py", "from sesn.meter.reading import output_crop\n", "Meter"),
@@ -79,7 +79,7 @@ PLANTED = {
     "a tool takes a part of the meter": ("sesn/tools/tune.py", "from sesn.meter import floor\n", "Meter"),
     "an action compares": ("harness/run/properties.py", "from sesn.meter.floor import reference_error\n", "Meter"),
     "meter imports a method": ("sesn/meter/diagnosis.py", "from sesn.methods import dss\n", "above"),
-    "layer imports method": ("sesn/conv.py", "from sesn.methods.dss import D\n", "above"),
+    "layer imports method": ("sesn/layers/conv.py", "from sesn.methods.dss import D\n", "above"),
     "facade imports harness": ("sesn/__init__.py", "import harness.plan\n", "above"),
     "network imports method": ("sesn/networks/wrn.py", "from sesn.methods import dss\n", "above"),
     "relative": ("sesn/networks/wrn.py", "from ..methods import dss\n", "above"),
@@ -105,8 +105,8 @@ def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, word
 
 
 def test_the_script_that_lint_runs_fails_on_a_violation(tmp_path: Path) -> None:
-    tree(tmp_path, {"sesn/conv.py": "import pandas\n"})
+    tree(tmp_path, {"sesn/layers/conv.py": "import pandas\n"})
     command = [sys.executable, architecture.__file__, str(tmp_path)]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 1
-    assert "sesn/conv.py:1: sesn.conv imports pandas" in finished.stdout
+    assert "sesn/layers/conv.py:1: sesn.layers.conv imports pandas" in finished.stdout

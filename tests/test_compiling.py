@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import sesn
 from sesn.algorithms import ALGORITHMS
+from sesn.layers.nonlinearity import _bessel
 from sesn.methods import _vectors, dss, harmonic, sevf, si_convnet, sicnn, ss_cnn
 from sesn.methods.si_convnet import pixels_seen, warp
-from sesn.nonlinearity import _bessel
 
 FILES = (_vectors, dss, harmonic, sevf, si_convnet, sicnn, ss_cnn)
 #: They stand between layers of two kinds, in one network or measurement.

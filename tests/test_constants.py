@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize
 
 from sesn import BandlimitedReLU, ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, basis_a
 from sesn._memo import Memo
-from sesn.constants import KernelCache
+from sesn.layers.store import KernelCache
 
 BASIS = basis_a(ScaleGrid.geometric(1.5, 1.41, 3), 7, 3)
 

@@ -10,7 +10,7 @@ import torch
 from one_device import train_and_evaluate
 from torch import Tensor, nn
 
-import sesn.constants
+import sesn.layers.store
 from sesn import (
     BandlimitedReLU,
     GlobalPool,
@@ -143,12 +143,12 @@ def test_the_meta_device_alone_would_not_see_it() -> None:
 @pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])
 def test_constants_are_built_once(algorithm: Any, monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
     built: list[int] = []
-    keep = sesn.constants.ConstantTable._keep
+    keep = sesn.layers.store.ConstantTable._keep
 
     def counting(self: Any, key: Any, samples: Tensor, make: Any) -> Any:
         return keep(self, key, samples, lambda: built.append(1) or make())
 
-    monkeypatch.setattr(sesn.constants.ConstantTable, "_keep", counting)
+    monkeypatch.setattr(sesn.layers.store.ConstantTable, "_keep", counting)
     layer = ScaleConv(2, 2, NARROW, algorithm=algorithm, device=device)
     for _ in range(3):
         layer(torch.ones(FIELD, device=device)).sum().backward()

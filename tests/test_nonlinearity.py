@@ -11,7 +11,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sesn import BandlimitedReLU, ReLU, ScaleGrid, basis_a, equivariance_error, translate
-from sesn.nonlinearity import _RADIUS
+from sesn.layers.nonlinearity import _RADIUS
 from sesn.strategies import PADDING_MODES, SEEDS, images, random_images, random_lift
 
 FIELDS = images(leading=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 4)), exponent=st.floats(0, 1))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from harness.records import Scalar
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 from sesn.errors import UsageError
-from sesn.nonlinearity import BandlimitedReLU
+from sesn.layers.nonlinearity import BandlimitedReLU
 
 COLOURS = 3
 #: Type A has orders 0..2 along each axis, nine functions; `total_order` may leave out the highest.

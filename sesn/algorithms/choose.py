@@ -24,7 +24,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sesn._recording import casting, recording
+from sesn._torch import casting, recording
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import block_spans
 from sesn.algorithms.separable import PLANE_PIXELS

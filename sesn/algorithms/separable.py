@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from sesn._recording import backward_uncast, casting, recording
+from sesn._torch import backward_uncast, casting, recording
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import (
     Block,

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sesn._recording import backward_uncast, casting, recording, uncast
+from sesn._torch import backward_uncast, casting, recording, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
 from sesn.algorithms.replay import needs_replay, replayed_gradients

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sesn._checks import floating, require
-from sesn._recording import recording
+from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, along_both, bands, whole
 from sesn.meter.resample import Ends, Resampler, resampler_line, resampling_matrix

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
-from sesn.conv import ScaleConv, ScaleLift
+from sesn.layers.conv import ScaleConv, ScaleLift
+from sesn.layers.pool import ScaleProjection
 from sesn.meter.compare import EquivarianceError, compare, middle
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, Reading, RejectedError, call, output_grid, read
 from sesn.meter.resample import Ends, Resampler
-from sesn.pool import ScaleProjection
 from sesn.scales import ScaleGrid
 
 #: A half-window below this many sigmas cuts off more than rounding for every order in use.

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from sesn._checks import one_of, positive, require, whole
-from sesn._recording import recording
+from sesn._torch import recording
 from sesn.algorithms.banded import Line
 from sesn.algorithms.trigonometric import trigonometric_matrix
 

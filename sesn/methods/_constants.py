@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._memo import Memo
-from sesn._recording import recording
+from sesn._torch import recording
 
 #: Entries kept per layer: scales times map sizes.
 KEPT = 128

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesn._recording import recording
+from sesn._torch import recording
 
 
 def largest(maps: list[Tensor]) -> Tensor:

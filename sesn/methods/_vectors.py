@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.layers.pool import SpatialWindow
 from sesn.networks.recipes import RECIPES, Recipe
-from sesn.pool import SpatialWindow
 
 
 class VectorMagnitude(nn.Module):

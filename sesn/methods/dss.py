@@ -17,6 +17,7 @@ from sesn._meaning import Constants
 from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
 from sesn.errors import Inadmissible, UsageError
+from sesn.layers.pool import GlobalPool, ScaleProjection
 from sesn.methods import _constants
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
 from sesn.methods.method import (
@@ -33,7 +34,6 @@ from sesn.methods.method import (
 from sesn.networks import Recipe, Regime, mnist, wrn
 from sesn.networks.carriers import FIELD
 from sesn.networks.wrn import Place
-from sesn.pool import GlobalPool, ScaleProjection
 from sesn.scales import ScaleGrid
 
 Init = Literal["he", "delta"]

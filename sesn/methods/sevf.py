@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
+from sesn.layers.pool import GlobalPool
 from sesn.methods._layer import BaselineLayer, correlate, numbers, positive
 from sesn.methods._maximum import largest
 from sesn.methods._resize import centre_aligned, resize, resized_reach
@@ -32,7 +33,6 @@ from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP, M
 from sesn.networks import Recipe, Regime, mnist, wrn
 from sesn.networks.carriers import MAP, Carrier, no_norm
 from sesn.networks.wrn import Place
-from sesn.pool import GlobalPool
 from sesn.scales import ScaleGrid
 
 #: The angle between neighbouring scales: eight scales span 120 degrees.

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
-from sesn.conv import ScaleConv1x1
+from sesn.layers.conv import ScaleConv1x1
+from sesn.layers.pool import GlobalPool, ScaleProjection
 from sesn.methods._layer import BaselineLayer, correlate, positive
 from sesn.methods.method import (
     CHANNELS,
@@ -32,7 +33,6 @@ from sesn.methods.steerable import shortcut
 from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
 from sesn.networks.carriers import FIELD, Carrier, ColumnBatchNorm
 from sesn.networks.wrn import Place
-from sesn.pool import GlobalPool, ScaleProjection
 from sesn.scales import ScaleGrid
 
 

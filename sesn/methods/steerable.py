@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 from torch import nn
 
 from sesn.basis import SteerableBasis, basis_a, basis_b
-from sesn.conv import ScaleConv, ScaleConv1x1, ScaleLift
+from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
+from sesn.layers.pool import GlobalPool, ScaleProjection
 from sesn.methods._layer import odd_side
 from sesn.methods.method import (
     CHANNELS,
@@ -26,7 +27,6 @@ from sesn.networks import mnist, wrn
 from sesn.networks.carriers import FIELD, MAP
 from sesn.networks.recipes import Regime
 from sesn.networks.wrn import Place
-from sesn.pool import GlobalPool, ScaleProjection
 from sesn.scales import ScaleGrid
 
 Features = Literal["scalar", "vector"]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.pool import ScaleBatchNorm, SpatialMaxPool
+from sesn.layers.pool import ScaleBatchNorm, SpatialMaxPool
 
 
 class Carrier(NamedTuple):

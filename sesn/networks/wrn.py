@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.layers.pool import GlobalPool
 from sesn.networks.carriers import MAP, Carrier
 from sesn.networks.recipes import Recipe
 from sesn.networks.skeleton import Skeleton, Task
-from sesn.pool import GlobalPool
 
 CLASSES = 10
 DROPOUT = 0.3

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from sesn import BandlimitedReLU, ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, SteerableBasis
 from sesn.algorithms.axis import PaddingMode
-from sesn.pool import SpatialAvgPool, SpatialMaxPool
+from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
 
 #: Half-width of a window that cuts off nothing, in sigmas.
 WHOLE_HALF_WIDTH = 6.0

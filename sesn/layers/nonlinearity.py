@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._memo import Memo
-from sesn._recording import recording
+from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, Line, along_both, bands, whole
 from sesn.algorithms.trigonometric import trigonometric_matrix

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._memo import Memo
-from sesn._recording import recording
+from sesn._torch import recording
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.dense import plane_taps
 from sesn.algorithms.separable import Passes, make_passes

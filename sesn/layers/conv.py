@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants, WithMeaning
-from sesn._recording import casting
+from sesn._torch import casting
 from sesn.algorithms import (
     ALGORITHMS,
     Axis,
@@ -29,8 +29,8 @@ from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import ScaleTask, column_runs
 from sesn.basis import SteerableBasis
-from sesn.constants import ConstantTable, KernelCache, can_cache
 from sesn.errors import UsageError, WrongTypeError
+from sesn.layers.store import ConstantTable, KernelCache, can_cache
 from sesn.scales import ScaleGrid
 
 
