@@ -9,11 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.check.budget import CAUSES, NOT_PRESENT, Budget, budget_table, error_budget
-from harness.check.surgery import bandlimited, linearised, refined, unstrided, widened
-from harness.check.waterfall import draw_budget
-from harness.data.photographs import photographs
-from harness.drawing import save
 from sesn import (
     GlobalPool,
     ScaleConv,
@@ -26,6 +21,11 @@ from sesn import (
     basis_a,
     rescale,
 )
+from sesn.tools.causes import CAUSES, NOT_PRESENT, Budget, budget_table, error_budget
+from sesn.tools.drawing import save
+from sesn.tools.photographs import photographs
+from sesn.tools.surgery import bandlimited, linearised, refined, unstrided, widened
+from sesn.tools.waterfall import draw_budget
 
 STEP = 96 / 68
 WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from measures import assert_same, gaussian_blob, interior, put, relative
 from torch import Tensor
 
-from harness.strategies import (
+from sesn import ScaleGrid, ScaleLift, basis_a, equivariance_error, rescale, rescale_field, translate
+from sesn.strategies import (
     SEEDS,
     bases,
     convs,
@@ -25,7 +26,6 @@ from harness.strategies import (
     random_network,
     scale_grids,
 )
-from sesn import ScaleGrid, ScaleLift, basis_a, equivariance_error, rescale, rescale_field, translate
 
 SHIFTS = st.tuples(st.integers(-6, 6), st.integers(-6, 6))
 #: Two or three scales whose kernels reach from a few pixels to past the border of the drawn images.

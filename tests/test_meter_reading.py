@@ -10,7 +10,6 @@ import torch
 from meter_sample import GRID, IMAGES, STEP, WIDE, Does, mixing_network, weighted
 from torch import Tensor, nn
 
-from harness.data.spectra import random_images
 from sesn import (
     GlobalPool,
     ScaleConv,
@@ -23,6 +22,7 @@ from sesn import (
     equivariance_error,
 )
 from sesn.meter.reading import seen_by
+from sesn.tools.spectra import random_images
 
 # --- scores with axes of one pixel
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.spectra import random_images
 from sesn import ScaleGrid, ScaleLift, assert_equivariant, basis_a, equivariance_error
 from sesn.meter.compare import HARDLY
+from sesn.tools.spectra import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 ONE = IMAGES[:1]

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.spectra import random_images
 from sesn import ScaleConv, ScaleGrid, ScaleLift, assert_equivariant, basis_a, diagnose, equivariance_error
 from sesn.methods.dss import DSSConv, DSSLift
+from sesn.tools.spectra import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 WIDE = basis_a(ScaleGrid.geometric(1.5, 2**0.5, 5), "wide", 2)

@@ -10,9 +10,9 @@ from measures import assert_same, interior, put
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from harness.strategies import PADDING_MODES, SEEDS, images, random_images, random_lift
 from sesn import BandlimitedReLU, ScaleGrid, basis_a, equivariance_error, translate
 from sesn.layers.nonlinearity import _RADIUS
+from sesn.strategies import PADDING_MODES, SEEDS, images, random_images, random_lift
 
 FIELDS = images(leading=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 4)), exponent=st.floats(0, 1))
 SHIFTS = st.tuples(st.integers(-6, 6), st.integers(-6, 6))

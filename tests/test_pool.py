@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from measures import assert_same, gaussian_blob, put
 from torch import nn
 
-from harness.strategies import images
 from sesn import (
     GlobalPool,
     ScaleBatchNorm,
@@ -23,6 +22,7 @@ from sesn import (
     equivariance_error,
     translate,
 )
+from sesn.strategies import images
 
 FIELDS = images(leading=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 4)))
 SHIFTS = st.tuples(st.integers(-6, 6), st.integers(-6, 6))

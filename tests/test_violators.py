@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from measures import put
 from torch import Tensor, nn
 
-from harness.strategies import SEEDS, random_images, random_lift
 from sesn import EquivarianceError, ScaleGrid, ScaleLift, basis_a, equivariance_error, rescale
+from sesn.strategies import SEEDS, random_images, random_lift
 
 #: How far above the probe's floor a violator comes out at least; drawn ones come out 300 to a million times above.
 SEEN = 100

@@ -15,6 +15,7 @@ from torch import nn
 
 from sesn._checks import complaint
 from sesn._lookup import looked_up
+from sesn._source import names_file
 from sesn.errors import UsageError
 from sesn.methods import outside
 from sesn.methods.cnn import CNN, WRN
@@ -51,7 +52,7 @@ REFERENCE = CNN.key
 
 def method(key: str) -> Method:
     """The method of that key, or of FILE.py:NAME; an unknown key is answered with the keys, and the nearest of them."""
-    if ":" in key or key.endswith(".py"):
+    if names_file(key):
         return _joined(*outside.from_file(key))
     if key not in METHODS:
         discover()

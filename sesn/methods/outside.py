@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import sys
-import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
+from sesn._source import digest, named, worded
 from sesn.errors import UsageError
 from sesn.methods.method import COLOURS, OWN_STEP, Method
 from sesn.networks import NETWORKS
@@ -31,17 +27,9 @@ TRIED_SIDE = 48
 
 def from_file(text: str) -> tuple[str, Method]:
     """Where FILE.py:NAME is, whatever the current directory, and the method, with a digest of the file."""
-    file, _, name = text.rpartition(":")
-    path = Path(file)
-    if not (file and name.isidentifier() and path.suffix == ".py"):
-        raise UsageError(f"`method` (={text!r}) must be a key or FILE.py:NAME; for example {EXAMPLE}")
-    if not path.is_file():
-        raise UsageError(f"`method` (={text!r}): there is no file {path}; give the path from {Path.cwd()}")
-    path = path.resolve()
-    found = getattr(_run(path, text), name, None)
-    if found is None:
-        raise UsageError(f"`method` (={text!r}): {path.name} has no name `{name}`; for example {EXAMPLE}")
-    return f"{path}:{name}", _digested(found, path.read_bytes(), f"`method` (={text!r}): `{name}`")
+    what = f"`method` (={text!r})"
+    found = named(text, what, "a key or FILE.py:NAME", EXAMPLE)
+    return found.home, _digested(found.value, found.digest, f"{what}: `{found.name}`")
 
 
 def installed() -> Iterator[tuple[str, Method]]:
@@ -61,14 +49,14 @@ def check(row: Method) -> None:
         for tried in task.tried:
             words = ", ".join(f"{name}={value}" for name, value in tried.items())
             what = f"`method` (={row.key!r}): its network for {network} ({words})"
-            with _worded(what):
+            with worded(what):
                 module = make(recipe="paper", **{**task.options, **tried})
                 shape = _shape(what, module, task.image)
             if shape != (2, task.classes):
                 raise UsageError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
     if row.layer is not None:
         what = f"`method` (={row.key!r}): its layer for the step {OWN_STEP:g}"
-        with _worded(what):
+        with worded(what):
             shape = _shape(what, row.layer(OWN_STEP), (COLOURS, TRIED_SIDE, TRIED_SIDE))
         if len(shape) < 4:
             raise UsageError(f"{what} must return maps [b, c, h, w] or fields [b, c, s, h, w]; it returned {[*shape]}")
@@ -85,40 +73,10 @@ def _shape(what: str, module: object, image: tuple[int, ...]) -> tuple[int, ...]
     return tuple(output.shape)
 
 
-def _run(path: Path, text: str) -> ModuleType:
-    """The file as a module of its own, with its folder on the path, so that it may import its neighbours."""
-    spec = importlib.util.spec_from_file_location(f"_sesn_method_{path.stem}", path)
-    assert spec is not None  # a .py file always has a loader
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Registered before it runs: dataclasses and pickling look their module up.
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent))
-    try:
-        with _worded(f"`method` (={text!r}): running {path.name}"):
-            spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
-
-
-@contextmanager
-def _worded(what: str) -> Iterator[None]:
-    """Code from outside may raise anything: say where it came from. The cause stays attached."""
-    try:
-        yield
-    except Exception as error:
-        if str(error).startswith(what):  # worded already
-            raise
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"({Path(last.filename).name}, line {last.lineno})"
-        raise UsageError(f"{what} failed: {type(error).__name__}: {error} {place}") from error
-
-
-def _digested(found: object, source: bytes, what: str) -> Method:
+def _digested(found: object, digest: str, what: str) -> Method:
     if not isinstance(found, Method):
         raise UsageError(f"{what} must be a sesn.Method, and is of type {type(found).__name__}")
-    return replace(found, digest=hashlib.blake2b(source, digest_size=8).hexdigest())
+    return replace(found, digest=digest)
 
 
 def _load(entry: EntryPoint) -> Method:
@@ -126,4 +84,4 @@ def _load(entry: EntryPoint) -> Method:
     module = sys.modules[entry.module]
     source = Path(module.__file__).read_bytes() if module.__file__ else b""
     version = entry.dist.version if entry.dist else ""
-    return _digested(found, source + version.encode(), entry.value)
+    return _digested(found, digest(source + version.encode()), entry.value)

@@ -23,9 +23,9 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor, nn
 
 import sesn
-from harness.data.spectra import random_images
 from sesn.algorithms.axis import PaddingMode
 from sesn.basis import Window
+from sesn.tools.spectra import random_images
 
 T = TypeVar("T")
 Module = TypeVar("Module", bound=nn.Module)
