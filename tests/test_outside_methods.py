@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 import sesn
 from harness.bench.methods import measure_methods
-from harness.cli import app
 from harness.plan import EXPERIMENTS, plan
 from harness.records import SOURCE
 from harness.request import Request
@@ -27,6 +26,7 @@ from harness.run.properties import properties
 from harness.store.frame import load
 from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
 from sesn.networks import NETWORKS
+from sesn.tools.command import app
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 TINY = """

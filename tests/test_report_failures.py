@@ -10,8 +10,8 @@ import pytest
 import synthetic
 from test_report_page import invoke
 
-from harness.drawing import Drawing
 from harness.report import artefacts
+from sesn.tools.drawing import Drawing
 
 
 def raising(*_anything: Any) -> Any:

@@ -11,14 +11,14 @@ import pytest
 import synthetic
 from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.commands.report import material
-from harness.files import GeneratedFiles
 from harness.records import Cell, Measurement, Result
 from harness.report.artefacts import ARTEFACTS
 from harness.report.findings import WORDS
 from harness.report.page import report_files
 from sesn.methods import METHODS
+from sesn.tools.command import app
+from sesn.tools.files import GeneratedFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "reports" / "budget" / "published.json"
@@ -203,8 +203,8 @@ def test_a_smoke_run_neither_confirms_nor_refutes(tmp_path: Path) -> None:
 def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
     import pandas as pd
 
-    from harness.drawing import SMALL, encoded
     from harness.report import training
+    from sesn.tools.drawing import SMALL, encoded
 
     points = pd.read_csv(written / "figures" / "learning-curves.csv")
     drawn = training.draw_curves(points).laid_out()

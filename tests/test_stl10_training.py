@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from harness.data import stl10 as module
-from harness.data.photographs import photographs
 from harness.data.sources import photograph_source, status, stl10_available, stl10_counts
 from harness.data.stl10 import stl10_labelled
 from harness.records import Cell
 from harness.run.training.tasks import stl10_task
+from sesn.tools.photographs import photographs
 
 
 def images(count: int) -> np.ndarray:

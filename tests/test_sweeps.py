@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.photographs import photographs
 from harness.plan import EXPERIMENTS
 from harness.records import Cell, Measurement, Scalar
 from harness.request import Request
@@ -26,6 +25,7 @@ from harness.run.equivariance import (
 )
 from harness.run.sweep_networks import Layer, calibrate, deep_network, interscale_network, kernels
 from sesn import Meter, equivariance_error
+from sesn.tools.photographs import photographs
 
 SIDE = 48
 RUNS = {"delta-depth": delta_depth, "delta-downscale": delta_downscale, "delta-interscale": delta_interscale}

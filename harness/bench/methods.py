@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from harness.machine import machine_line
 from harness.memory import keep_freed_memory
-from harness.progress import progress_bar
 from harness.steps import training_step
 from harness.stopwatch import interleave, peak_bytes
 from sesn.methods import REFERENCE, Method, method, methods_on
 from sesn.methods.outside import check
 from sesn.networks import multiply_adds
+from sesn.tools.machine import machine_line
+from sesn.tools.progress import progress_bar
 
 RESOLUTIONS = (28, 56)
 PAPER = Path(__file__).parents[1] / "paper" / "epoch_time.csv"

@@ -15,7 +15,6 @@ from rich.console import Console
 from harness.commands.asked import Asked
 from harness.commands.engines import Engine, Where
 from harness.commands.ledger import Ledger, Standing, Total
-from harness.machine import provenance_with_code
 from harness.plan import EXPERIMENTS, Planned
 from harness.records import Cell, Result
 from harness.run.engines.display import Bars, Display, Lines, short_names, spoken
@@ -24,6 +23,7 @@ from harness.run.runners import RUNNERS
 from harness.store.lines import Entry
 from harness.store.running import Doing
 from harness.store.writing import Writer
+from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.
 TOLD_EVERY = 2.0

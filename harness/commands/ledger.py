@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from harness.machine import device_kind
 from harness.plan import EXPERIMENTS, Planned
 from harness.records import Cell
 from harness.store.lines import Entry
+from sesn.tools.machine import device_kind
 
 #: Settings that a cell's speed depends on beyond its work: caches and small maps, and which network it is.
 SIZES = ("side", "resolution", "depth", "width")

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.commands.consoles import consoles
+from sesn.tools.consoles import consoles
+from sesn.tools.options import Force
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.files import GeneratedFiles
     from harness.report.rendering import Material
+    from sesn.tools.files import GeneratedFiles
 
 commands = typer.Typer()
 ERROR_BUDGET = Path("reports/budget/published.json")
-Force = Annotated[bool, typer.Option("--force", help="Replace files that sesn did not write, too.")]
 
 
 @commands.command()
@@ -85,9 +85,9 @@ def render(
 
 def check_folder(out: Path, only: str | None = None, *, force: bool) -> GeneratedFiles:
     """The folder's own files, after it is known that the report would replace no others."""
-    from harness.files import GeneratedFiles
     from harness.report.artefacts import ARTEFACTS, artefact
     from harness.report.page import file_names
+    from sesn.tools.files import GeneratedFiles
 
     chosen = ARTEFACTS.values() if only is None else [artefact(only)]
     names = [name for one in chosen for name in file_names(one)]
@@ -130,10 +130,10 @@ def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
 
     if not path.exists():
         return pd.DataFrame(), {}
-    from harness.check.budget import stored_budget
-    from harness.check.waterfall import draw_budget
-    from harness.drawing import Drawing
     from harness.report.waterfall import budget_rows
+    from sesn.tools.causes import stored_budget
+    from sesn.tools.drawing import Drawing
+    from sesn.tools.waterfall import draw_budget
 
     try:
         require(path.is_file(), "file", str(path), "a regular file")  # to read a pipe may take for ever

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.consoles import consoles
 from harness.commands.experiments import CHECKPOINTS, BudgetName, Data, Device, Jobs, outcome
-from harness.commands.report import Force, check_folder, render
+from harness.commands.report import check_folder, render
+from sesn.tools.consoles import consoles
+from sesn.tools.options import Force
 
 commands = typer.Typer()
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from harness.drawing import Drawing
 from harness.records import Budget
 from harness.report import configurations, delta, errors, goals, kernels, table_1, times, training, waterfall
 from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection
 from harness.report.tables import Table
 from sesn._lookup import looked_up
+from sesn.tools.drawing import Drawing
 
 Selections = Mapping[str, Selection]
 

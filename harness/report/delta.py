@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from harness.drawing import Drawing, Hover, styled
 from harness.report.findings import Statement, claim, listed, sentence, told
 from harness.report.select import Selection, first, where
 from harness.report.summaries import SUMMARY, medians, summarised
+from sesn.tools.drawing import Drawing, Hover, styled
 
 
 class Panel(NamedTuple):

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from harness.drawing import Drawing, styled
 from harness.report.findings import Statement, between, number
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
+from sesn.tools.drawing import Drawing, styled
 
 #: As in the paper's figure: 3 channels in, 2 out, 4 scales.
 CHANNELS_IN, CHANNELS_OUT, SCALES = 3, 2, 4
@@ -176,7 +176,7 @@ def bases() -> dict[str, SteerableBasis]:
     """The basis of the STL-10 networks, and the same orders on wide windows with a finer sampled start."""
     return {
         PUBLISHED: basis_a(ScaleGrid.geometric(0.9, 1.41, 3), 7, 3),
-        WIDE: basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 5), None, 3, window="wide"),
+        WIDE: basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 5), "wide", 3),
     }
 
 

@@ -13,13 +13,14 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.drawing import SMALL, encoded
-from harness.files import check_writable, replacing
 from harness.report.artefacts import ARTEFACTS, Artefact, artefact
-from harness.report.escapes import as_csv, markdown, visible
+from harness.report.escapes import as_csv, markdown
 from harness.report.findings import VERDICTS, WORDS
 from harness.report.rendering import Material, Rendered, rendered
 from harness.report.tables import as_latex, as_markdown
+from sesn.tools.consoles import visible
+from sesn.tools.drawing import SMALL, encoded
+from sesn.tools.files import check_writable, replacing
 
 FIGURES = ("svg", "pdf", "png")
 TABLES = ("md", "tex")

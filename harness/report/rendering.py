@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.drawing import Drawing
-from harness.machine import machine_words
 from harness.records import Budget
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import Statement
@@ -17,6 +15,8 @@ from harness.report.select import Selection, cleaned, select
 from harness.report.tables import Table
 from harness.report.waterfall import budget_selection
 from sesn.methods import HOMES, METHODS
+from sesn.tools.drawing import Drawing
+from sesn.tools.machine import machine_words
 
 #: What the seeds of an experiment number; weight draws elsewhere.
 REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
-from harness.drawing import Drawing, Hover, log_axis, styled
 from harness.report.errors import setting_name
 from harness.report.findings import Statement, sentence, told
 from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
 from sesn.methods import METHODS
+from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
 EXPERIMENT = "mnist-scale"
 SETTING = ["resolution", "augmented"]

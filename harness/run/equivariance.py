@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from harness.data.image_sets import IMAGE_SETS, image_set
 from harness.records import Cell, Measurement, Scalar
 from harness.run.context import Context
 from harness.run.sweep_networks import COLOURS, calibrate, deep_network, interscale_network
 from sesn import EquivarianceError, Meter
 from sesn.meter.resample import resampled_size
+from sesn.tools.images import image_set, image_sets
 
 #: All cells of a sweep see the same images; a cell's seed draws its weights.
 IMAGE_SEED = 0
@@ -171,7 +171,7 @@ def _image_key(cell: Cell, context: Context) -> tuple[str, int, int, str, Path |
     settings = cell.settings
     name, count, side = str(settings["images"]), int(settings["image_count"]), int(settings["side"])
     # The pictures of a directory are read at the wanted size.
-    enlarging = str(settings.get("enlarging", "lanczos")) if name in IMAGE_SETS else "lanczos"
+    enlarging = str(settings.get("enlarging", "lanczos")) if name in image_sets() else "lanczos"
     return name, side, count, enlarging, context.data_root
 
 

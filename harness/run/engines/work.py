@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.machine import provenance_with_code
 from harness.records import SOURCE, Cell, Measurement, Result, Scalar, Status
 from harness.run.context import Context, Progress, Skip
 from harness.run.runners import load_runner
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import method
+from sesn.tools.machine import provenance_with_code
 
 #: A reason is one line of a table.
 LONGEST_REASON = 300
