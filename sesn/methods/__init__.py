@@ -48,6 +48,8 @@ HOMES: dict[str, str] = {}
 PASSED_ON = "SESN_METHODS"
 #: The key of the plain network that times are compared with.
 REFERENCE = CNN.key
+#: The key of the plain network on each skeleton.
+PLAIN = {"mnist": CNN.key, "stl10": WRN.key}
 
 
 def method(key: str) -> Method:
