@@ -24,22 +24,20 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "harness",
         "harness.drawing",
+        "harness.experiment",
         "harness.files",
         "harness.machine",
-        "harness.memory",
         "harness.progress",
         "harness.records",
-        "harness.request",
         "harness.statistics",
-        "harness.steps",
         "harness.stopwatch",
     ),
     (
         "harness.bench",
         "harness.check",
         "harness.data",
+        "harness.experiments",
         "harness.paper",
-        "harness.plan",
         "harness.report",
         "harness.run",
         "harness.store",
@@ -49,8 +47,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])
-#: The stages that read datasets or make synthetic images. No other stage imports a stage.
-STAGE_IMPORTS = frozenset((stage, "harness.data") for stage in ("harness.run", "harness.check", "harness.strategies"))
+#: The stages that read datasets or make synthetic images, and that experiments train. No other stage imports a stage.
+READERS = ("harness.run", "harness.check", "harness.strategies", "harness.experiments")
+STAGE_IMPORTS = frozenset({*((stage, "harness.data") for stage in READERS), ("harness.experiments", "harness.run")})
 
 #: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
 ASSEMBLING = frozenset(
@@ -58,7 +57,7 @@ ASSEMBLING = frozenset(
     | {"receptive_field", "receptive_field_of", "spoiled_along", "read", "_cut", "_sums", "_ratio"}
 )
 #: Who may rescale all the same, which is not measuring: one makes images, the others say how an output moves.
-MAY_RESCALE = frozenset({"harness.data.image_sets", "harness.run.properties", "harness.run.measurement"})
+MAY_RESCALE = frozenset({"harness.data.image_sets", "harness.experiments.properties", "harness.run.measurement"})
 
 #: What `pip install sesn` brings. Everything else (pandas, matplotlib, ...) belongs to the harness.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})

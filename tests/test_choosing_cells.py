@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from test_run_command import cells, invoke
 
+from harness.experiment import Request
+from harness.experiments import plan
 from harness.machine import provenance
-from harness.plan import plan
 from harness.records import Measurement, Result
-from harness.request import Request
 from harness.store.running import Doing
 from harness.store.writing import Writer
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import sesn
 from harness.cli import app
-from harness.run.properties import TRANSLATION_MARGIN, drawn, translation_error
+from harness.experiments.properties import TRANSLATION_MARGIN, drawn, translation_error
 from harness.strategies import SEEDS
 from harness.strategies import images as random_images
 from sesn.methods import METHODS, Method, Source, method, methods_on

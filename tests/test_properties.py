@@ -15,20 +15,8 @@ from measures import ROUNDING, gaussian_blob
 from torch import Tensor, nn
 
 from harness.data.photographs import photographs
-from harness.paper import FOLDER
-from harness.records import Cell, Measurement
-from harness.report.properties import (
-    FAMILIES as WORDS,
-)
-from harness.report.properties import (
-    QUESTIONS,
-    SMALL,
-    admissible,
-    property_frame,
-    property_notes,
-)
-from harness.run.context import Context
-from harness.run.properties import (
+from harness.experiment import Context
+from harness.experiments.properties import (
     FAMILIES,
     OCTAVE,
     SHIFTS,
@@ -40,6 +28,18 @@ from harness.run.properties import (
     one_scale_each,
     own_factor,
     properties,
+)
+from harness.paper import FOLDER
+from harness.records import Cell, Measurement
+from harness.report.properties import (
+    FAMILIES as WORDS,
+)
+from harness.report.properties import (
+    QUESTIONS,
+    SMALL,
+    admissible,
+    property_frame,
+    property_notes,
 )
 from harness.strategies import scale_grids
 from sesn import ScaleConv, ScaleGrid, basis_a
