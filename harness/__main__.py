@@ -17,6 +17,6 @@ def without_the_current_directory() -> None:
 
 if __name__ == "__main__":
     without_the_current_directory()
-    from harness.cli import main
+    from sesn.tools.command import main
 
     main()

@@ -189,7 +189,7 @@ class Result:
     status: Status
     measurements: tuple[Measurement, ...] = ()
     reason: str = ""
-    #: machine, torch, device, threads, code: harness.machine.provenance_with_code
+    #: machine, torch, device, threads, code: sesn.tools.machine.provenance_with_code
     provenance: Mapping[str, str | int] = field(default_factory=dict)
     started: str = ""
     seconds: float = 0.0

@@ -1,7 +1,7 @@
 """The direction of dependencies, checked from the source text: `python tests/architecture.py [root]`.
 
-    sesn layers <- sesn.networks <- sesn.methods <- harness.records <- stages <- harness.cli
-    sesn layers <- sesn.meter <- harness
+    sesn layers <- sesn.networks <- sesn.methods <- sesn.tools <- harness.records <- stages <- harness.commands
+    sesn layers <- sesn.meter <- sesn.tools
 
 A module may import its own layer and those before it; a stage may not import another stage. What is measured does not
 import what measures: of the library only `sesn/__init__.py`, which gathers the public names, imports the meter.
@@ -15,21 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 METER = "sesn.meter"
+#: What users run on modules of their own and in their own tests; it asks the meter, as the harness does.
+TOOLS = ("sesn.tools", "sesn.pytest_plugin", "sesn.strategies")
 #: Each layer's modules, the lowest first. A package stands for what is in it unless a longer name is listed.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("sesn",),
     (METER,),
     ("sesn.networks",),
     ("sesn.methods",),
+    TOOLS,
     (
         "harness",
-        "harness.drawing",
         "harness.experiment",
-        "harness.files",
-        "harness.machine",
-        "harness.progress",
         "harness.records",
-        "harness.statistics",
         "harness.stopwatch",
     ),
     (
@@ -41,28 +39,33 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness.report",
         "harness.run",
         "harness.store",
-        "harness.strategies",
     ),
     ("harness.__main__", "harness.cli", "harness.commands"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])
-#: The stages that read datasets or make synthetic images, and that experiments train. No other stage imports a stage.
-READERS = ("harness.run", "harness.check", "harness.strategies", "harness.experiments")
-STAGE_IMPORTS = frozenset({*((stage, "harness.data") for stage in READERS), ("harness.experiments", "harness.run")})
+#: Running and experiments read datasets, and experiments train. No other stage imports a stage.
+STAGE_IMPORTS = frozenset(
+    {("harness.run", "harness.data"), ("harness.experiments", "harness.data"), ("harness.experiments", "harness.run")}
+)
 
 #: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
 ASSEMBLING = frozenset(
     {"compare", "reference_error", "output_crop", "output_grid", "output_kind", "automatic_crop", "quarter_side"}
     | {"receptive_field", "receptive_field_of", "spoiled_along", "read", "_cut", "_sums", "_ratio"}
 )
-#: Who may rescale all the same, which is not measuring: one makes images, the others say how an output moves.
-MAY_RESCALE = frozenset({"harness.data.image_sets", "harness.experiments.properties", "harness.run.measurement"})
+#: Who may rescale all the same, which is not measuring: one makes images, the other says how an output moves.
+MAY_RESCALE = frozenset({"sesn.tools.images", "harness.experiments.properties"})
 
-#: What `pip install sesn` brings. Everything else (pandas, matplotlib, ...) belongs to the harness.
+#: What `pip install sesn` brings. Everything else (pandas, ray) belongs to the harness, but for what the tools need.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})
-#: Those that draw, and the style they share.
-MAY_DRAW = frozenset({"harness.report", "harness.check", "harness.drawing"})
+TOOLS_NEED = {
+    "sesn.tools": frozenset({"typer", "rich", "matplotlib", "PIL", "skimage", "sklearn"}),
+    "sesn.pytest_plugin": frozenset({"pytest"}),
+    "sesn.strategies": frozenset({"hypothesis"}),
+}
+#: Those that draw.
+MAY_DRAW = frozenset({"harness.report", "sesn.tools"})
 MOST_LINES = 400
 
 
@@ -115,7 +118,7 @@ def forbidden(home: str, target: str) -> str | None:
     if top not in RANK:
         return forbidden_outside(home, top)
     goal = placed(target)
-    if goal == METER != home and home.startswith("sesn"):
+    if goal == METER != home and is_library(home):
         return "the meter stands above all that it measures"
     if RANK[goal] > RANK[home]:
         return f"{goal} stands above {home}"
@@ -124,9 +127,15 @@ def forbidden(home: str, target: str) -> str | None:
     return None
 
 
+def is_library(home: str) -> bool:
+    """Whether it is of the library itself, and not of its tools."""
+    return home.startswith("sesn") and home not in TOOLS
+
+
 def forbidden_outside(home: str, top: str) -> str | None:
-    if home.startswith("sesn") and top not in LIBRARY_NEEDS | sys.stdlib_module_names:
-        return f"the library uses only {' and '.join(sorted(LIBRARY_NEEDS))} beside the standard library"
+    needs = LIBRARY_NEEDS | TOOLS_NEED.get(home, frozenset())
+    if home.startswith("sesn") and top not in needs | sys.stdlib_module_names:
+        return f"{home} uses only {', '.join(sorted(needs))} beside the standard library"
     if top == "matplotlib" and home not in MAY_DRAW:
         return f"only {' and '.join(sorted(MAY_DRAW))} draw"
     return None
@@ -134,7 +143,7 @@ def forbidden_outside(home: str, top: str) -> str | None:
 
 def assembling(node: ast.AST, module: str, package: str) -> Iterator[str]:
     """The names of the library that one statement imports and that only the meter may use."""
-    if not isinstance(node, ast.ImportFrom) or module.startswith("sesn"):  # the library's layers may import none of it
+    if not isinstance(node, ast.ImportFrom) or is_library(placed(module)):  # layers may import none of it
         return
     base = absolute(node, package)
     refused = ASSEMBLING if module in MAY_RESCALE else ASSEMBLING | {"rescale", "rescale_field", "resampling_matrix"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from harness.cli import main
+from sesn.tools.command import main
 
 #: Networks of every odd kind. Each name is a factory.
 ODD_NETWORKS = '''

@@ -14,9 +14,9 @@ from pathlib import Path
 import engine_sample
 
 from harness.commands.engines import Where
-from harness.machine import machine_line
 from harness.records import Cell, Planned, Result
 from harness.store.writing import Writer
+from sesn.tools.machine import machine_line
 
 
 class Timing:

@@ -173,7 +173,7 @@ def register() -> None:
 
 
 if __name__ == "__main__":
-    from harness.cli import main
+    from sesn.tools.command import main
 
     # Tests that run in the background of a shell have Ctrl-C switched off, and hand that on.
     signal.signal(signal.SIGINT, signal.default_int_handler)

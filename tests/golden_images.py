@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image, ImageFilter
 
-from harness.drawing import SMALL
+from sesn.tools.drawing import SMALL
 
 FOLDER = Path(__file__).parent / "golden"
 DPI = 60

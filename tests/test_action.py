@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from measures import assert_same, put
 from torch import Tensor
 
-from harness.strategies import images, scale_grids
 from sesn import ScaleGrid, ScaleTranslation, rescale, rescale_field, translate
+from sesn.strategies import images, scale_grids
 
 Function = Callable[[Tensor], Tensor]
 

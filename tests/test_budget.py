@@ -9,11 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.check.budget import CAUSES, NOT_PRESENT, Budget, budget_table, error_budget
-from harness.check.surgery import bandlimited, linearised, refined, unstrided, widened
-from harness.check.waterfall import draw_budget
-from harness.data.photographs import photographs
-from harness.drawing import save
 from sesn import (
     GlobalPool,
     ScaleConv,
@@ -26,9 +21,14 @@ from sesn import (
     basis_a,
     rescale,
 )
+from sesn.tools.causes import CAUSES, NOT_PRESENT, Budget, budget_table, error_budget
+from sesn.tools.drawing import save
+from sesn.tools.photographs import photographs
+from sesn.tools.surgery import bandlimited, linearised, refined, unstrided, widened
+from sesn.tools.waterfall import draw_budget
 
 STEP = 96 / 68
-WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 3), None, 2, window="wide")
+WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)
 PUBLISHED = basis_a(ScaleGrid.geometric(0.9, STEP, 3), 7, 3)
 
 
@@ -197,7 +197,7 @@ def test_a_finer_grid_gives_the_same_responses() -> None:
 
 
 def test_without_strides_every_second_pixel_is_the_same() -> None:
-    wide = basis_a(ScaleGrid.geometric(1.5, STEP, 2), None, 2, window="wide")
+    wide = basis_a(ScaleGrid.geometric(1.5, STEP, 2), "wide", 2)
     layers = ScaleLift(3, 2, wide, stride=2), ScaleConv1x1(2, 2, stride=2), ScaleConv(2, 2, wide)
     module = build(*layers)
     images = rescale(rescale(photographs(1), 1 / 8, "fourier"), 8, "fourier")  # smooth enough for a stride of 4

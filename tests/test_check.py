@@ -14,13 +14,13 @@ from check_sample import NETWORKS
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from harness.check.arguments import parse_crop, parse_downscales, parse_grid, parse_input
-from harness.check.measure import Result, measure_batches
-from harness.check.picture import view
-from harness.check.target import load_factory
-from harness.cli import app
-from harness.data.image_sets import image_set
 from sesn import Meter, ScaleGrid, assert_equivariant, diagnose, equivariance_error
+from sesn.tools.arguments import parse_crop, parse_downscales, parse_grid, parse_input
+from sesn.tools.command import app
+from sesn.tools.images import image_set
+from sesn.tools.measure import Result, measure_batches
+from sesn.tools.picture import view
+from sesn.tools.target import load_factory
 
 Check = Callable[..., Any]
 TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)

@@ -12,10 +12,10 @@ from test_run_command import cells, invoke
 
 from harness.experiment import Request
 from harness.experiments import plan
-from harness.machine import provenance
 from harness.records import Measurement, Result
 from harness.store.running import Doing
 from harness.store.writing import Writer
+from sesn.tools.machine import provenance
 
 
 def test_cells_can_be_chosen_by_their_settings_and_seed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -13,8 +14,8 @@ import pytest
 from drill import odd_folder, sesn
 from typer.testing import CliRunner
 
-import harness.check.command
-from harness.cli import app
+from sesn.tools import checking
+from sesn.tools.command import app
 
 runner = CliRunner()
 
@@ -32,7 +33,7 @@ def test_python_m_harness_is_the_same_command() -> None:
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    script = "import sys, harness.cli; sys.exit('torch' in sys.modules)"
+    script = "import sys, sesn.tools.command; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -83,7 +84,7 @@ def test_a_name_that_is_no_text_is_written_and_printed() -> None:
 @pytest.mark.usefixtures("odd")
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a bug"), AssertionError("a bug")])
 def test_a_bug_shows_its_traceback_and_is_no_verdict(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness.check.command, "measure", Mock(side_effect=error))
+    monkeypatch.setattr(checking, "measure", Mock(side_effect=error))
     ran = sesn("check", *SMALL, "--tolerance", "1")
     assert ran.status == 70
     assert "Traceback" in ran.err
@@ -108,4 +109,4 @@ def test_a_reader_that_leaves_is_no_verdict(both: bool) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait() == 2
+        assert process.wait() == 128 + signal.SIGPIPE

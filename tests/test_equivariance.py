@@ -13,15 +13,15 @@ from measures import put
 from torch import Tensor, nn
 
 import sesn
-from harness.strategies import SEEDS, bases, images, networks, random_conv, random_images, random_lift, scale_grids
 from sesn import ScaleGrid, basis_a, equivariance_error, rescale
 from sesn.meter.resample import RESAMPLERS
+from sesn.strategies import SEEDS, bases, images, networks, random_conv, random_images, random_lift, scale_grids
 
 SQRT_HALF = 0.5**0.5
 
 
 def wide_basis(ratio: float, count: int = 2, orders: int = 3) -> sesn.SteerableBasis:
-    return basis_a(ScaleGrid.geometric(1.5, ratio, count), None, orders, "wide")
+    return basis_a(ScaleGrid.geometric(1.5, ratio, count), "wide", orders)
 
 
 class Dilated(nn.Module):

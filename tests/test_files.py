@@ -11,9 +11,9 @@ import pytest
 from test_run_command import invoke
 from test_store import result, write
 
-from harness.files import os_error_words, replacing
 from harness.store.lines import StoreError
 from harness.store.writing import Writer
+from sesn.tools.files import os_error_words, replacing
 
 ADVICE = {
     errno.ENOSPC: "make room",

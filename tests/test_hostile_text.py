@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from test_report_page import Page
 from test_run_command import cells, invoke
 
-from harness.commands.consoles import consoles
 from harness.commands.report import material
 from harness.records import Cell, Measurement, Result
-from harness.report.escapes import as_csv, visible
+from harness.report.escapes import as_csv
 from harness.report.page import report_files
 from harness.store.writing import Writer
+from sesn.tools.consoles import consoles, visible
 
 #: To the right, to the left, over what stands before it; a bell, an escape sequence that clears the screen.
 HOSTILE = "=cmd\u202e|gpj.exe\u2066 \x1b[2J\x07\x9b31m\x00 end"

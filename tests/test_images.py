@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from harness.data.folder import picture_files, read_pictures
-from harness.data.image_sets import IMAGE_SETS, centre_crop, image_set
-from harness.data.spectra import SPECTRA, random_images
 from harness.data.stl10 import IMAGE_BYTES, stl10
+from sesn.tools.folder import picture_files, read_pictures
+from sesn.tools.images import centre_crop, image_set, image_sets
+from sesn.tools.spectra import SPECTRA, random_images
 
 SHAPES = [(3, 96, 96), (1, 28, 40), (2, 100, 112)]
 
@@ -44,7 +44,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", [name for name in IMAGE_SETS if name != "stl10"])
+@pytest.mark.parametrize("name", [name for name in image_sets() if name != "stl10"])
 def test_every_set_gives_zero_mean_images(name: str, shape: tuple[int, int, int]) -> None:
     images, label = image_set(name, *shape, count=3)
     assert images.shape == (3, *shape)
@@ -54,7 +54,7 @@ def test_every_set_gives_zero_mean_images(name: str, shape: tuple[int, int, int]
     assert f"3 used, {shape[1]}x{shape[2]}" in label
 
 
-@pytest.mark.parametrize("name", [name for name in IMAGE_SETS if name != "stl10"])
+@pytest.mark.parametrize("name", [name for name in image_sets() if name != "stl10"])
 def test_a_seed_gives_the_same_images_and_another_seed_others(name: str) -> None:
     first, again, other = (image_set(name, 1, 32, 32, count=4, seed=seed)[0] for seed in (1, 1, 2))
     assert torch.equal(first, again)
@@ -119,9 +119,9 @@ def test_synthetic_amplitude_follows_its_law(name: str) -> None:
 
 
 def test_strategies_and_image_sets_share_their_synthetic_images() -> None:
-    import harness.strategies
+    import sesn.strategies
 
-    assert harness.strategies.random_images is random_images
+    assert sesn.strategies.random_images is random_images
 
 
 def test_an_unknown_name_lists_the_names() -> None:

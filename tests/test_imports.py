@@ -81,7 +81,7 @@ def test_python_m_does_not_import_from_the_current_directory_either(traps: Path)
 
 
 def test_the_sesn_command_does_not_import_from_the_current_directory(traps: Path) -> None:
-    script = "import sys; sys.argv = ['sesn', 'data']; from harness.cli import main; main()"
+    script = "import sys; sys.argv = ['sesn', 'data']; from sesn.tools.command import main; main()"
     (traps.parent / "bin").mkdir()
     (traps.parent / "bin" / "sesn").write_text(script, encoding="utf-8")
     ended = carried_out([sys.executable, str(traps.parent / "bin" / "sesn")], traps)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from measures import assert_same, gaussian_blob, interior, put, relative
 from torch import Tensor
 
-from harness.strategies import (
+from sesn import ScaleGrid, ScaleLift, basis_a, equivariance_error, rescale, rescale_field, translate
+from sesn.strategies import (
     SEEDS,
     bases,
     convs,
@@ -25,7 +26,6 @@ from harness.strategies import (
     random_network,
     scale_grids,
 )
-from sesn import ScaleGrid, ScaleLift, basis_a, equivariance_error, rescale, rescale_field, translate
 
 SHIFTS = st.tuples(st.integers(-6, 6), st.integers(-6, 6))
 #: Two or three scales whose kernels reach from a few pixels to past the border of the drawn images.
@@ -47,7 +47,7 @@ def sizes() -> st.SearchStrategy[tuple[int, int]]:
 
 
 def wide_basis(sigma: float, ratio: float, count: int = 2):
-    return basis_a(ScaleGrid.geometric(sigma, ratio, count), None, 3, "wide")
+    return basis_a(ScaleGrid.geometric(sigma, ratio, count), "wide", 3)
 
 
 def resolved_images(before: int, after: int, leading: tuple[int, ...] = (1, 1)):
@@ -186,7 +186,7 @@ def test_the_error_falls_as_the_same_picture_is_put_on_finer_grids(device, depth
 @given(width=st.floats(1.5, 3), grid=scale_grids(smallest=st.floats(1.3, 2), count=2))
 def test_a_lifted_gaussian_has_its_closed_form(device, row, column, width, grid):
     """He_n under a Gaussian sigma, correlated with a Gaussian tau, is He_n under rho^2 = sigma^2 + tau^2."""
-    layer = ScaleLift(1, 1, basis_a(grid, None, 3, "wide"), bias=False, dtype=torch.float64)
+    layer = ScaleLift(1, 1, basis_a(grid, "wide", 3), bias=False, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.zero_()
         layer.weight[0, 0, 3 * column + row] = 1.0

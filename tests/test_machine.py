@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.machine import device_kind, provenance
+from sesn.tools.machine import device_kind, provenance
 
 
 def test_on_a_gpu_its_own_name_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.photographs import photographs
 from sesn import EquivarianceError, Meter, ScaleConv, ScaleGrid, ScaleLift, basis_a, diagnose, equivariance_error
 from sesn.meter import meter as module_of_meter
 from sesn.meter.action import ScaleTranslation, rescale
+from sesn.tools.photographs import photographs
 
 STEP = 96 / 68
-BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 4), None, 2, window="wide")
+BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 4), "wide", 2)
 IMAGES = photographs(3)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from harness.data.spectra import random_images
 from sesn import assert_equivariant
 from sesn.meter.compare import HARDLY, within
+from sesn.tools.spectra import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 #: Over seven powers of ten, with their ends, where rules change.

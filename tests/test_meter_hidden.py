@@ -12,9 +12,9 @@ from meter_sample import GRID, IMAGES, STEP, WIDE, Does, mixing_network, plain_n
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from harness.data.spectra import random_images
 from sesn import ScaleConv, equivariance_error
 from sesn.meter.reading import seen_by
+from sesn.tools.spectra import random_images
 
 
 class Listed(nn.Module):

@@ -10,7 +10,6 @@ import torch
 from meter_sample import GRID, IMAGES, STEP, WIDE, Does, mixing_network, weighted
 from torch import Tensor, nn
 
-from harness.data.spectra import random_images
 from sesn import (
     GlobalPool,
     ScaleConv,
@@ -23,6 +22,7 @@ from sesn import (
     equivariance_error,
 )
 from sesn.meter.reading import seen_by
+from sesn.tools.spectra import random_images
 
 # --- scores with axes of one pixel
 
@@ -60,7 +60,7 @@ def test_one_pixel_may_be_asked_for_as_scores_and_not_as_a_map(kind: Any) -> Non
 
 def two_lifts(use: Callable[[Tensor, nn.Module, nn.Module], Tensor]) -> tuple[nn.Module, nn.Module]:
     """Lifts of different scales, the second registered last."""
-    other = basis_a(ScaleGrid.geometric(1.5, 2.0, 5), None, 2, window="wide")
+    other = basis_a(ScaleGrid.geometric(1.5, 2.0, 5), "wide", 2)
     first, second = weighted(ScaleLift(1, 2, WIDE)), weighted(ScaleLift(1, 2, other))
     return Does(use, first, second).eval(), first
 

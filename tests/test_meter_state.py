@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.spectra import random_images
 from sesn import ScaleGrid, ScaleLift, assert_equivariant, basis_a, equivariance_error
 from sesn.meter.compare import HARDLY
+from sesn.tools.spectra import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 ONE = IMAGES[:1]
-WIDE = basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")
+WIDE = basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)
 
 
 class Does(nn.Module):

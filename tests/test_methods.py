@@ -19,13 +19,13 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import sesn
-from harness.cli import app
 from harness.experiments.properties import TRANSLATION_MARGIN, drawn, translation_error
-from harness.strategies import SEEDS
-from harness.strategies import images as random_images
 from sesn.methods import METHODS, Method, Source, method, methods_on
 from sesn.methods.method import CHANNELS, HIDDEN_SCALES
 from sesn.networks import NETWORKS, RECIPES, unused_parameters
+from sesn.strategies import SEEDS
+from sesn.strategies import images as random_images
+from sesn.tools.command import app
 
 #: Small networks of the same make. The full ones are built on the meta device, where nothing is computed.
 THIN: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ import pytest
 from drill import error_budgets, odd_folder, sesn
 from hypothesis import given
 
-from harness.check.arguments import MOST_NUMBERS, MOST_TOGETHER, check_sizes
+from sesn.tools.arguments import MOST_NUMBERS, MOST_TOGETHER, check_sizes
 
 SMALL = "--input 1x48x48 --downscale 2 --count 3 --images white"
 
@@ -294,12 +294,6 @@ COMMANDS = f"""
 2 data --fetch '[/b]'
 0 data --data 'a[/b]'
 0 data --data 'a['
-2 explain --images 1
-2 explain --images 99999
-2 explain --out foreign.json
-2 explain --out pipe
-2 first-look --draws 0
-2 first-look --out foreign.json
 2 methods --recipe '[/b]'
 2 reproduce --out foreign.json
 2 reproduce --device '[/b]'

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 
 import sesn
 from harness.bench.methods import measure_methods
-from harness.cli import app
 from harness.experiment import Context, Request
 from harness.experiments import EXPERIMENTS, plan
 from harness.experiments.properties import properties
@@ -26,11 +25,11 @@ from harness.run import imports
 from harness.store.frame import load
 from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
 from sesn.networks import NETWORKS
+from sesn.tools.command import app
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 TINY = """
 import torch
-from torch import nn
 import sesn
 
 def mnist(resolution, **_):

@@ -16,7 +16,7 @@ NETWORKS = """
     from sesn import ScaleGrid, ScaleLift, basis_a
 
     def lift():
-        return ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")).eval()
+        return ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)).eval()
 
     def cnn():
         return nn.Conv2d(1, 2, 7, padding=3)
@@ -97,7 +97,7 @@ def test_markers_are_listed(pytester: pytest.Pytester) -> None:
 
 
 def test_pytest_starts_without_torch() -> None:
-    script = "import sys, harness.check.plugin; sys.exit('torch' in sys.modules)"
+    script = "import sys, sesn.pytest_plugin; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from measures import assert_same, gaussian_blob, put
 from torch import nn
 
-from harness.strategies import images
 from sesn import (
     GlobalPool,
     ScaleBatchNorm,
@@ -23,6 +22,7 @@ from sesn import (
     equivariance_error,
     translate,
 )
+from sesn.strategies import images
 
 FIELDS = images(leading=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 4)))
 SHIFTS = st.tuples(st.integers(-6, 6), st.integers(-6, 6))
@@ -30,7 +30,7 @@ SHIFTS = st.tuples(st.integers(-6, 6), st.integers(-6, 6))
 
 def blob_detector(grid: ScaleGrid) -> ScaleLift:
     """Minus the Laplacian of a Gaussian: on a Gaussian blob its response is largest at the blob's own width."""
-    layer = ScaleLift(1, 1, basis_a(grid, None, 3, "wide"), bias=False, dtype=torch.float64).eval()
+    layer = ScaleLift(1, 1, basis_a(grid, "wide", 3), bias=False, dtype=torch.float64).eval()
     with torch.no_grad():
         layer.weight.zero_()
         layer.weight[0, 0, [2, 6]] = -1.0  # the orders (2, 0) and (0, 2)

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.check.profile import WHOLE, layer_profile, profile_table, worst
-from harness.data.photographs import photographs
 from sesn import (
     GlobalPool,
     ScaleConv,
@@ -20,9 +18,11 @@ from sesn import (
     basis_a,
     equivariance_error,
 )
+from sesn.tools.photographs import photographs
+from sesn.tools.profile import WHOLE, layer_profile, profile_table, worst
 
 STEP = 96 / 68
-BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 3), None, 2, window="wide")
+BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)
 
 
 class FlipScales(nn.Module):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from measures import ROUNDING, gaussian_blob
 from torch import Tensor, nn
 
-from harness.data.photographs import photographs
 from harness.experiment import Context
 from harness.experiments.properties import (
     FAMILIES,
@@ -41,7 +40,6 @@ from harness.report.properties import (
     property_frame,
     property_notes,
 )
-from harness.strategies import scale_grids
 from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.meter.compare import middle
 from sesn.methods import METHODS, scales_of, vector_angles
@@ -50,6 +48,8 @@ from sesn.methods._vectors import ScalesToVectors, VectorsToScales
 from sesn.methods.cnn import plain
 from sesn.methods.method import COLOURS, HIDDEN_SCALES, Method
 from sesn.methods.sevf import SEVFLift, sevf_angles, sevf_scales
+from sesn.strategies import scale_grids
+from sesn.tools.photographs import photographs
 
 # The families and what is compared
 

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from harness.strategies import lifts
 from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, diagnose, equivariance_error
 from sesn.meter.reading import read, seen_by
 from sesn.meter.receptive import Receptive, receptive_field
@@ -21,6 +20,7 @@ from sesn.methods._vectors import VectorMaxPool
 from sesn.methods.method import CHANNELS, HIDDEN_SCALES
 from sesn.methods.sevf import SEVFLift
 from sesn.methods.si_convnet import SIConv
+from sesn.strategies import lifts
 
 IMAGE = (1, 1, 97, 97)
 

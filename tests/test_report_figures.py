@@ -15,13 +15,13 @@ import torch
 from torch.nn import functional
 
 from harness.commands.report import material
-from harness.drawing import SMALL
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
 from harness.report import delta, kernels, training, waterfall
 from harness.report.artefacts import ARTEFACTS
 from harness.report.rendering import Rendered, rendered
 from harness.report.select import Selection, select
+from sesn.tools.drawing import SMALL
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "reports" / "budget" / "published.json"

@@ -11,13 +11,14 @@ import pytest
 import synthetic
 from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.commands.report import material
-from harness.files import GeneratedFiles
 from harness.records import Cell, Measurement, Result
 from harness.report.artefacts import ARTEFACTS
-from harness.report.page import OTHERS, report_files
+from harness.report.findings import WORDS
+from harness.report.page import report_files
 from sesn.methods import METHODS
+from sesn.tools.command import app
+from sesn.tools.files import GeneratedFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = ROOT / "reports" / "budget" / "published.json"
@@ -116,12 +117,14 @@ def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
         trained = {result.cell.method for result in synthetic.results() if result.cell.experiment in one.experiments}
         few = f" --methods {','.join(key for key in METHODS if key in trained)}" if one.budgets else ""
         shown = dict.fromkeys(one.experiments, f"--budget lite{few}")
-        assert f"<code>{one.regenerate(shown)}</code>" in text
+        run = f"{one.run_with(shown)} && " if one.experiments else ""
+        assert f"<code>{run}sesn report --only {one.id}</code>" in text
 
 
 def test_the_command_of_another_folder_writes_its_file() -> None:
-    for name, _, command, file in OTHERS:
-        assert f"reports/{name}/{file}" in command or f"--out reports/{name}" in command
+    for other in WORDS["others"]:
+        folder, command = f"reports/{other['folder']}", other["command"]
+        assert f"{folder}/{other['file']}" in command or f"--out {folder}" in command
 
 
 def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) -> None:
@@ -200,8 +203,8 @@ def test_a_smoke_run_neither_confirms_nor_refutes(tmp_path: Path) -> None:
 def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
     import pandas as pd
 
-    from harness.drawing import SMALL, encoded
     from harness.report import training
+    from sesn.tools.drawing import SMALL, encoded
 
     points = pd.read_csv(written / "figures" / "learning-curves.csv")
     drawn = training.draw_curves(points).laid_out()

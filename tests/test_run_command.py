@@ -20,13 +20,13 @@ import pytest
 from test_engine import all_gone
 from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.experiments import EXPERIMENTS
 from harness.records import Cell, Measurement, Result
 from harness.store.frame import load
 from harness.store.parsing import read
 from harness.store.reading import finished, stored
 from harness.store.writing import Writer
+from sesn.tools.command import app
 
 runner = CliRunner()
 COMMAND = [sys.executable, engine_sample.__file__, "run", "selftest"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.statistics import repeat_until, summarise
+from sesn.tools.statistics import repeat_until, summarise
 
 
 def crossed(draws: int, images: int, between_draws: float, between_images: float, seed: int = 0) -> Tensor:
@@ -65,7 +65,7 @@ def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     values = crossed(8, 8, 0.3, 0.3)
     whole = summarise(values)
-    monkeypatch.setattr("harness.statistics._AT_ONCE", 1000)
+    monkeypatch.setattr("sesn.tools.statistics._AT_ONCE", 1000)
     in_blocks = summarise(values)
     assert in_blocks.median == whole.median
     assert in_blocks.log10_width == pytest.approx(whole.log10_width, rel=0.2)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from harness.data import stl10 as module
-from harness.data.photographs import photographs
 from harness.data.sources import photograph_source, status, stl10_available, stl10_counts
 from harness.data.stl10 import stl10_labelled
 from harness.experiments.training import STL10Settings, stl10_data
+from sesn.tools.photographs import photographs
 
 
 def images(count: int) -> np.ndarray:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from measures import assert_same, relative
 from torch import Tensor, nn
 
-from harness.strategies import (
+from sesn import ScaleGrid, basis_a, equivariance_error
+from sesn.strategies import (
     HEADS,
     NONLINEARITIES,
     PADDING_MODES,
@@ -33,7 +34,6 @@ from harness.strategies import (
     random_network,
     scale_grids,
 )
-from sesn import ScaleGrid, basis_a, equivariance_error
 
 SHAPES = st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(2, 24), st.integers(2, 24))
 EVERYTHING = {

@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from harness.experiments.sweep_networks import (
+    Layer,
+    SweepSettings,
+    calibrate,
+    deep_network,
+    interscale_network,
+    kernels,
+)
 from torch import Tensor, nn
 
-from harness.data.photographs import photographs
 from harness.experiment import Context, Request
 from harness.experiments import EXPERIMENTS
 from harness.experiments import delta as equivariance
@@ -23,8 +30,8 @@ from harness.experiments.delta import (
     swept,
 )
 from harness.records import Cell, Measurement, Scalar
-from harness.run.sweep_networks import Layer, SweepSettings, calibrate, deep_network, interscale_network, kernels
 from sesn import Meter, equivariance_error
+from sesn.tools.photographs import photographs
 
 SIDE = 48
 RUNS = {"delta-depth": delta_depth, "delta-downscale": delta_downscale, "delta-interscale": delta_interscale}

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-from harness.check import kernels
-from harness.check.kernels import ORDERS, Candidate, candidate, layer_macs, published_stl10
-from harness.check.tradeoff import draw_tuning, tuning_table
-from harness.check.tune import Tuning, measured, propose, tune
-from harness.cli import app
-from harness.data.image_sets import image_set
-from harness.drawing import save
 from sesn import ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b, equivariance_error
 from sesn.meter.compare import middle
+from sesn.tools import kernels
+from sesn.tools.command import app
+from sesn.tools.drawing import save
+from sesn.tools.images import image_set
+from sesn.tools.kernels import ORDERS, Candidate, candidate, layer_macs, published_stl10
+from sesn.tools.tradeoff import draw_tuning, tuning_table
+from sesn.tools.tune import Tuning, measured, propose, tune
 
 
 def grey(count: int, seed: int = 0) -> Tensor:
@@ -118,7 +118,7 @@ def test_macs_of_the_published_kernels() -> None:
 
 def test_a_wide_window_is_free_on_the_separable_path() -> None:
     grid = ScaleGrid.geometric(1.5, 1.41, 3)
-    narrow, wide = (layer_macs(basis, 48, 16) for basis in (basis_a(grid, 7, 3), basis_a(grid, None, 3, "wide")))
+    narrow, wide = (layer_macs(basis, 48, 16) for basis in (basis_a(grid, 7, 3), basis_a(grid, "wide", 3)))
     assert narrow[0] == wide[0]
     assert narrow[1] < wide[1]
 

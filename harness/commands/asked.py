@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import cast
 
 from harness.commands.ledger import Ledger, estimates, standing
-from harness.data.image_sets import IMAGE_SETS
 from harness.data.root import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
 from harness.experiments import Request, plan
-from harness.machine import hardware
 from harness.records import BUDGETS, Budget, Cell, Planned, Scalar
 from harness.store.lines import StoredCell
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
 from sesn.errors import UsageError
 from sesn.networks.recipes import known_recipe
+from sesn.tools.images import image_sets
+from sesn.tools.machine import hardware
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
 ORDERS = ("listed", "worth")
@@ -100,7 +100,7 @@ class Asked:
         found = photograph_source(self.data)
         if self.images is None:
             return found
-        if one_of("images", self.images, list(IMAGE_SETS)) == "stl10" != found:
+        if one_of("images", self.images, list(image_sets())) == "stl10" != found:
             raise UsageError(f"`images` (='stl10') is not there: {stl10_available(self.data, ('train',))}")
         return self.images
 

@@ -15,13 +15,13 @@ from rich.console import Console
 from harness.commands.asked import Asked
 from harness.commands.engines import Engine, Where
 from harness.commands.ledger import Ledger, Total
-from harness.machine import provenance_with_code
 from harness.records import Cell, Planned, Result
 from harness.run.engines.display import Bars, Display, Lines, short_names, spoken
 from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.running import Doing
 from harness.store.writing import Writer
+from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.
 TOLD_EVERY = 2.0

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from harness.data.root import named_root
 from harness.experiment import Context
-from harness.files import check_writable
 from harness.records import Planned, Scalar
 from harness.run.engines.cluster import Cluster
 from harness.run.engines.devices import cores, devices, for_workers, threads_of_each
@@ -16,6 +15,7 @@ from harness.run.engines.local import Local
 from harness.run.engines.work import Listener
 from harness.run.training.numerics import Numerics
 from sesn._checks import one_of, require, whole
+from sesn.tools.files import check_writable
 
 ENGINES = ("local", "ray")
 #: Cells that wait for their data may outnumber the cores, but not by much.

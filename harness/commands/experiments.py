@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.commands.consoles import consoles
+from sesn.tools.consoles import consoles
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -174,7 +174,7 @@ def run(
 def outcome(asked: Asked, where: Where, console: Console, errors: Console, *, quiet: bool) -> Campaign:
     """Run what is to do and say how it went; a run that is stopped says that it can go on."""
     from harness.commands.campaign import campaign
-    from harness.commands.endings import Stopped
+    from sesn.tools.endings import Stopped
 
     try:
         done = campaign(asked, where, errors, quiet=quiet)

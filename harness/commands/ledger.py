@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from harness.experiments import EXPERIMENTS, Experiment
-from harness.machine import device_kind
 from harness.records import Cell, Planned
 from harness.store.lines import StoredCell
+from sesn.tools.machine import device_kind
 
 #: Marks a kind of cell of which no cell, but the time of an epoch was measured.
 PREDICTED = "predicted"

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import traceback
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.commands.consoles import consoles
+from sesn.tools.consoles import consoles
+from sesn.tools.options import Force
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.files import GeneratedFiles
     from harness.report.rendering import Material
+    from sesn.tools.files import GeneratedFiles
 
 commands = typer.Typer()
 ERROR_BUDGET = Path("reports/budget/published.json")
-Force = Annotated[bool, typer.Option("--force", help="Replace files that sesn did not write, too.")]
 
 
 @commands.command()
@@ -39,7 +38,7 @@ def report(
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
 
-    Exit status: 0 all is well, 1 a figure or a table could not be made, 2 bad usage.
+    Exit status: 0 all is well, 2 bad usage.
     """
     with consoles(quiet) as (console, _):
         from sesn.methods import discover, method
@@ -47,8 +46,7 @@ def report(
         discover()
         for name in filter(None, ",".join(methods or ()).split(",")):
             method(name.strip())
-        well = render(out, rows, console, only, error_budget, force=force)
-    raise typer.Exit(0 if well else 1)
+        render(out, rows, console, only, error_budget, force=force)
 
 
 def render(
@@ -59,12 +57,13 @@ def render(
     error_budget: Path = ERROR_BUDGET,
     *,
     force: bool = False,
-) -> bool:
-    """Write the report on some rows, and say what was odd; return whether every artefact could be made."""
+) -> None:
+    """Write the report on some rows, and say what was odd."""
     from harness.report.artefacts import artefact
-    from harness.report.escapes import visible
-    from harness.report.page import remove_outdated, write_files
-    from harness.report.page import report as made_from
+    from harness.report.page import remove_outdated, report_files, write_files
+
+    def say(line: str, style: str | None = None) -> None:
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
     if only is not None:
         artefact(only)
@@ -72,30 +71,23 @@ def render(
     found = material(rows, error_budget)
     _check_rows(found, rows, out)
     for note in found.notes:
-        console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-    files, failures = made_from(found, out, rows, only)
+        say(f"note: {note}", "yellow")
+    files = report_files(found, out, rows, only)
     ours.add(files)
     written = write_files(files, out)
     if outdated := remove_outdated(files, out, ours.names, only):
         ours.discard(path.relative_to(out).as_posix() for path in outdated)
-        names = ", ".join(path.name for path in outdated)
-        console.print(f"removed what these rows do not give: {names}", markup=False, highlight=False, soft_wrap=True)
-    what = "index.html and README.md" if only is None else only
-    console.print(f"wrote {len(written)} files into {out}: {what}", markup=False, highlight=False, soft_wrap=True)
-    for failure in failures:
-        where = "".join(traceback.format_exception(failure.error))
-        typer.echo(visible(f"{where}error: {failure.artefact.id} {failure.failed}"), err=True)
-    if not files and not failures:
-        none = f"{only} has no rows yet; run {artefact(str(only)).run}"
-        console.print(none, markup=False, soft_wrap=True)
-    return not failures
+        say(f"removed what these rows do not give: {', '.join(path.name for path in outdated)}")
+    say(f"wrote {len(written)} files into {out}: {'index.html and README.md' if only is None else only}")
+    if not files:
+        say(f"{only} has no rows yet; run {artefact(str(only)).run}")
 
 
 def check_folder(out: Path, only: str | None = None, *, force: bool) -> GeneratedFiles:
     """The folder's own files, after it is known that the report would replace no others."""
-    from harness.files import GeneratedFiles
     from harness.report.artefacts import ARTEFACTS, artefact
     from harness.report.page import file_names
+    from sesn.tools.files import GeneratedFiles
 
     chosen = ARTEFACTS.values() if only is None else [artefact(only)]
     names = [name for one in chosen for name in file_names(one)]
@@ -138,10 +130,10 @@ def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
 
     if not path.exists():
         return pd.DataFrame(), {}
-    from harness.check.budget import stored_budget
-    from harness.check.waterfall import draw_budget
-    from harness.drawing import Drawing
     from harness.report.waterfall import budget_rows
+    from sesn.tools.causes import stored_budget
+    from sesn.tools.drawing import Drawing
+    from sesn.tools.waterfall import draw_budget
 
     try:
         require(path.is_file(), "file", str(path), "a regular file")  # to read a pipe may take for ever

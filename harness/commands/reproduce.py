@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.consoles import consoles
 from harness.commands.experiments import CHECKPOINTS, BudgetName, Data, Device, Jobs, outcome
-from harness.commands.report import Force, check_folder, render
+from harness.commands.report import check_folder, render
+from sesn.tools.consoles import consoles
+from sesn.tools.options import Force
 
 commands = typer.Typer()
 
@@ -37,6 +38,6 @@ def reproduce(
         where = Where("local", jobs, device, data=data, scratch=rows / CHECKPOINTS)
         asked = Asked.of(None, budget, None, "paper", data, None, rows, {})
         done = outcome(asked, where, console, errors, quiet=quiet)
-        well = render(out, rows, console, force=force)
+        render(out, rows, console, force=force)
         console.print(f"open {out / 'index.html'} in a browser", highlight=False, soft_wrap=True)
-    raise typer.Exit(1 if done.counts["failed"] or not well else 0)
+    raise typer.Exit(1 if done.counts["failed"] else 0)

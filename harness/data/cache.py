@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from harness.data.labelled import sha256
-from harness.files import replacing
+from sesn.tools.files import replacing
 
 #: Raised when the layout of the files changes.
 FORMAT = 1

@@ -10,8 +10,8 @@ from typing import IO
 
 from harness.data import mnist, stl10
 from harness.data.root import REMEDY, named_root
-from harness.files import replacing
 from sesn.errors import UsageError
+from sesn.tools.files import replacing
 
 #: Tried in this order.
 MNIST_URLS = (

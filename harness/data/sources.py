@@ -82,7 +82,7 @@ def photograph_source(root: Path | None = None) -> Literal["stl10", "embedded"]:
 
 def status(root: Path | None = None) -> list[Status]:
     """What is found where: the downloaded sets, then the embedded ones. Damage is a remark, not an error."""
-    from harness.data.photographs import NAME, photographs
+    from sesn.tools.photographs import NAME, photographs
 
     return [
         _status("mnist", mnist.FOLDER, root, mnist.check_files, sum(mnist.OFFICIAL.values())),

@@ -19,6 +19,7 @@ from torch import Tensor
 from harness.data.labelled import LabelledImages
 from harness.data.root import data_root
 from sesn.errors import UsageError
+from sesn.tools.images import Wanted, fitted
 
 SplitName = Literal["train", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -138,3 +139,10 @@ def _size(path: Path) -> int:
             f"{path} does not exist; unpack the publishers' stl10_binary.tar.gz into the folder of data sets"
         )
     return path.stat().st_size
+
+
+def image_set(wanted: Wanted) -> tuple[Tensor, str]:
+    """Images of the training split, as `sesn.tools.images.image_set` asks for them."""
+    split = stl10("train", wanted.data_root)
+    images = split.images(wanted.order(len(split), split.description)).to(torch.float64) / 255
+    return fitted(images, split.description, wanted)

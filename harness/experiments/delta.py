@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from harness.data.image_sets import IMAGE_SETS, image_set
 from harness.experiment import Context, Draft, Experiment, Request
+from harness.experiments.sweep_networks import COLOURS, SweepSettings, calibrate, deep_network, interscale_network
 from harness.records import Budget, Cell, Measurement, Scalar
-from harness.run.sweep_networks import COLOURS, SweepSettings, calibrate, deep_network, interscale_network
 from sesn import EquivarianceError, Meter
 from sesn.meter.resample import resampled_size
+from sesn.tools.images import image_set, image_sets
 
 #: All cells of a sweep see the same images; a cell's seed draws its weights.
 IMAGE_SEED = 0
@@ -268,7 +268,7 @@ def images_of(settings: SweepSettings, context: Context) -> tuple[Tensor, str]:
 def _image_key(settings: SweepSettings, context: Context) -> tuple[str, int, int, str, Path | None]:
     enlarging = "lanczos"
     # The pictures of a directory are read at the wanted size.
-    if isinstance(settings, DownscaleSettings) and settings.images in IMAGE_SETS:
+    if isinstance(settings, DownscaleSettings) and settings.images in image_sets():
         enlarging = settings.enlarging
     return settings.images, settings.side, settings.image_count, enlarging, context.data_root
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from harness.data.image_sets import image_set
 from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.records import Budget, Cell, Measurement, Scalar
 from sesn import EquivarianceError, Meter, ScaleGrid, ScaleTranslation, rescale, translate
@@ -30,6 +29,7 @@ from sesn.methods._vectors import nearest_scale
 from sesn.methods.cnn import plain
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES
 from sesn.networks.recipes import known_recipe
+from sesn.tools.images import image_set
 
 #: Pixels along each side of the images.
 SIDE = 96

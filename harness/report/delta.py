@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from harness.drawing import Drawing, Hover, styled
-from harness.report.findings import Finding, claim, listed, number
+from harness.report.findings import Statement, claim, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
+from sesn.tools.drawing import Drawing, Hover, styled
 
 
 class Panel(NamedTuple):
@@ -227,7 +227,7 @@ def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
 # --- what it says
 
 
-def says(points: Any) -> list[Finding]:
+def says(points: Any) -> list[Statement]:
     """The paper's three statements, each against the points, and which settings bear out all of them."""
     three = [*_depth_findings(points), *_downscale_findings(points), *_interscale_findings(points)]
     return [*three, *_knee_findings(points), *_settings_findings(points)]
@@ -259,7 +259,7 @@ def _rises(first: Any, last: Any) -> bool:
     return bool(last["low"] > first["high"])
 
 
-def _depth_findings(points: Any) -> Iterator[Finding]:
+def _depth_findings(points: Any) -> Iterator[Statement]:
     depth, level = _fact(points, "delta-depth")
     found = _of(points, "delta-depth", series="valid scales", x=depth)
     for (window, nonlinearity), part in found.groupby(["window", "nonlinearity"], sort=False):
@@ -273,10 +273,12 @@ def _depth_findings(points: Any) -> Iterator[Finding]:
         yield claim(_not_much_higher(part, level), text)
     deepest = _of(points, "delta-depth", series="valid scales")["x"].max()
     if not len(found) and deepest > 0:
-        yield Finding("missing", f"Δ was measured up to {deepest:g} layers; the paper's statement is about {depth:g}.")
+        yield Statement(
+            "missing", f"Δ was measured up to {deepest:g} layers; the paper's statement is about {depth:g}."
+        )
 
 
-def _downscale_findings(points: Any) -> Iterator[Finding]:
+def _downscale_findings(points: Any) -> Iterator[Statement]:
     knee, _ = _fact(points, "delta-downscale")
     for window, name in WINDOWS.items():
         found = _of(points, "delta-downscale", window=window, nonlinearity="linear")
@@ -293,7 +295,7 @@ def _downscale_findings(points: Any) -> Iterator[Finding]:
             yield claim(_rises(at_knee, last), text)
 
 
-def _knee_findings(points: Any) -> Iterator[Finding]:
+def _knee_findings(points: Any) -> Iterator[Statement]:
     """Up to which factor Delta stays small, and how many pixels are left there."""
     for window, name in WINDOWS.items():
         knees = {}
@@ -306,7 +308,7 @@ def _knee_findings(points: Any) -> Iterator[Finding]:
             words = [f"up to {last:.3g}× on {side} pixels ({round(side / last)} left)" for side, last in knees.items()]
             bound = f"{SMALL:.0%}, or twice the largest up to {MODERATE}×,"
             text = f"One layer with {name} keeps a median Δ of at most {bound} {listed(words)}"
-            yield Finding("measured", f"{text}{_what_the_knee_follows(knees)}.")
+            yield Statement("measured", f"{text}{_what_the_knee_follows(knees)}.")
 
 
 def _what_the_knee_follows(knees: Mapping[int, float]) -> str:
@@ -320,7 +322,7 @@ def _what_the_knee_follows(knees: Mapping[int, float]) -> str:
     return f": {words}, so it follows {follows}"
 
 
-def _settings_findings(points: Any) -> Iterator[Finding]:
+def _settings_findings(points: Any) -> Iterator[Statement]:
     """Which windows and nonlinearities bear out all of the paper's statements, and where the others fail."""
     depth, level = _fact(points, "delta-depth")
     good, bad = [], []
@@ -333,7 +335,7 @@ def _settings_findings(points: Any) -> Iterator[Finding]:
                 bad.extend([f"{setting} (not {listed(failing)})"] if failing else [])
     if good or bad:
         text = f"All three curves are as the paper states them with: {'; '.join(good) or 'no setting'}."
-        yield Finding("measured", text + (f" Otherwise: {'; '.join(bad)}." if bad else ""))
+        yield Statement("measured", text + (f" Otherwise: {'; '.join(bad)}." if bad else ""))
 
 
 def _failing(points: Any, window: str, nonlinearity: str, depth: float, level: float) -> list[str] | None:
@@ -354,7 +356,7 @@ def _failing(points: Any, window: str, nonlinearity: str, depth: float, level: f
     return [name for name, good in holds.items() if not good]
 
 
-def _interscale_findings(points: Any) -> Iterator[Finding]:
+def _interscale_findings(points: Any) -> Iterator[Statement]:
     for window, name in WINDOWS.items():
         found = _of(points, "delta-interscale", window=window, nonlinearity="linear")
         whole = found[found["series"].eq("all of 5 scales")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Finding, claim, listed, number
+from harness.report.findings import Statement, claim, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import Agreement, Sample, agreement, counting_agreement, summarised
 from harness.report.tables import Entry, Table, absent
@@ -213,12 +213,12 @@ def _rules(frame: Any) -> tuple[int, ...]:
 # --- what they say
 
 
-def mnist_says(frame: Any) -> list[Finding]:
+def mnist_says(frame: Any) -> list[Statement]:
     """Is SESN the best of each setting, and do the errors agree?"""
     return [*_best_of_settings(frame), *_agreeing(frame)]
 
 
-def _best_of_settings(frame: Any) -> Iterator[Finding]:
+def _best_of_settings(frame: Any) -> Iterator[Statement]:
     for resolution, augmented in SETTINGS:
         part = frame[frame["resolution"].eq(resolution) & frame["augmented"].eq(augmented) & frame["here"].notna()]
         own, others = (part[part["method"].isin(_of_the_paper(ours=ours))] for ours in (True, False))
@@ -232,7 +232,7 @@ def _best_of_settings(frame: Any) -> Iterator[Finding]:
             f"{_certainty(best, rival)} (the paper: SESN is best in all four settings)."
         )
         decided = _beyond_chance(best, rival) and len(others) == len(_of_the_paper(ours=False))
-        yield claim(bool(best["here"] < rival["here"]), text) if decided else Finding("measured", text)
+        yield claim(bool(best["here"] < rival["here"]), text) if decided else Statement("measured", text)
 
 
 def _of_the_paper(*, ours: bool) -> list[str]:
@@ -254,12 +254,12 @@ def _certainty(best: Any, rival: Any) -> str:
     return f"the difference is {'beyond' if beyond else 'within'} its 95 % interval"
 
 
-def _agreeing(frame: Any) -> Iterator[Finding]:
+def _agreeing(frame: Any) -> Iterator[Statement]:
     """One sentence on all, or one on each while there are few; the same on those that are too few to judge by."""
     compared = frame[frame["within"].isin(["in", "out"])]
     if 0 < len(compared) <= FEW:
         for _, line in compared.iterrows():
-            yield Finding("reproduced" if line["within"] == "in" else "differs", _agreement_words(line))
+            yield Statement("reproduced" if line["within"] == "in" else "differs", _agreement_words(line))
     elif len(compared):
         inside = int(compared["within"].eq("in").sum())
         worst = compared.loc[compared["difference"].abs().idxmax()]
@@ -267,17 +267,17 @@ def _agreeing(frame: Any) -> Iterator[Finding]:
             f"{inside} of {len(compared)} test errors lie within the combined 95 % interval of the published ones; "
             f"the largest difference is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
         )
-        yield Finding("reproduced" if inside == len(compared) else "differs", text)
+        yield Statement("reproduced" if inside == len(compared) else "differs", text)
     unjudged = frame[frame["difference"].notna() & frame["within"].eq("")]
     if 0 < len(unjudged) <= FEW:
-        yield from (Finding("measured", _agreement_words(line)) for _, line in unjudged.iterrows())
+        yield from (Statement("measured", _agreement_words(line)) for _, line in unjudged.iterrows())
     elif len(unjudged):
         worst = unjudged.loc[unjudged["difference"].abs().idxmax()]
         text = (
             f"{len(unjudged)} test errors are of fewer than three realisations, too few to judge by; the largest "
             f"difference to a published one is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
         )
-        yield Finding("measured", text)
+        yield Statement("measured", text)
 
 
 def _agreement_words(line: Any) -> str:
@@ -292,13 +292,13 @@ def _agreement_words(line: Any) -> str:
     )
 
 
-def stl10_says(frame: Any) -> list[Finding]:
+def stl10_says(frame: Any) -> list[Statement]:
     """Order of the designs, and agreement."""
     errors = {row["method"]: row["here"] for _, row in frame.iterrows() if not math.isnan(row["here"])}
     if not errors:
         return []
     ranked = [f"{METHODS[key].label_on('stl10')} {errors[key]:.2f} %" for key in sorted(errors, key=errors.__getitem__)]
-    findings = [Finding("measured", f"STL-10, from the best: {listed(ranked)}.")]
+    findings = [Statement("measured", f"STL-10, from the best: {listed(ranked)}.")]
     if {"sesn-b", "wrn", "dss-vector"} <= errors.keys():
         rival = min(errors["wrn"], errors["dss-vector"])
         text = f"SESN-B has {number(errors['sesn-b'], 4)} %, the better of WRN and DSS {number(rival, 4)} %"
@@ -306,7 +306,7 @@ def stl10_says(frame: Any) -> list[Finding]:
     return findings + list(_agreeing(frame))
 
 
-def reduced_says(frame: Any) -> list[Finding]:
+def reduced_says(frame: Any) -> list[Statement]:
     """The order of the designs beside the paper's; too small a network, trained too briefly, to test a claim."""
     known = frame[frame["here"].notna() & frame["paper"].notna()]
     if len(known) < 3:
@@ -318,10 +318,10 @@ def reduced_says(frame: Any) -> list[Finding]:
     text = (
         f"On the reduced STL-10 network the order from the best is {order[0]}; in the paper (full network) {order[1]}."
     )
-    return [Finding("measured", text), *_beyond_plain(known)]
+    return [Statement("measured", text), *_beyond_plain(known)]
 
 
-def _beyond_plain(known: Any) -> Iterator[Finding]:
+def _beyond_plain(known: Any) -> Iterator[Statement]:
     """Which methods lie further from the plain network than the choice of test images explains."""
     plain, others = known[known["method"].eq("wrn")], known[~known["method"].eq("wrn")]
     images = int(known["test_images"].max())
@@ -338,4 +338,4 @@ def _beyond_plain(known: Any) -> Iterator[Finding]:
         f"On the reduced STL-10 network {len(apart)} of {len(others)} methods differ from WRN by more than the choice "
         f"of {images:,} test images explains (95 %){': ' + listed(told) if told else ''}; other starts were not tried."
     )
-    yield Finding("measured", text)
+    yield Statement("measured", text)

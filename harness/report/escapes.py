@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Any
+
+from sesn.tools.consoles import visible
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$])")
 _LATEX = {
@@ -35,17 +36,8 @@ _LATEX = {
 }
 
 
-#: Control characters, marks that turn the direction of text, and others that show nothing but have an effect.
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 #: A spreadsheet takes text that begins so for a formula.
 _FORMULA = tuple("=+-@\t\r")
-
-
-def visible(text: str) -> str:
-    """The text with a mark in place of each character that shows nothing: <U+202E>. Line ends and tabs are kept."""
-    return "".join(
-        f"<U+{ord(c):04X}>" if unicodedata.category(c) in _INVISIBLE and c not in "\n\t" else c for c in text
-    )
 
 
 def as_csv(frame: Any) -> str:

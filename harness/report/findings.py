@@ -1,11 +1,14 @@
-"""What an artefact says: sentences with numbers computed from its frame, and a verdict on the paper's claim."""
+"""What an artefact says: sentences of templates/words.toml, filled with numbers of its frame, each with a verdict."""
 
 from __future__ import annotations
 
-import math
-from typing import Literal, NamedTuple
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-Verdict = Literal["reproduced", "not reproduced", "differs", "measured", "missing", "failed", "described"]
+#: The words of the report: its introduction, titles, captions and sentences.
+WORDS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "templates" / "words.toml").read_text(encoding="utf-8"))
+Verdict = Literal["reproduced", "not reproduced", "differs", "measured", "missing", "described"]
 #: The parts of the page's summary, in order. What is only described stands with its artefact alone.
 VERDICTS: dict[Verdict, str] = {
     "reproduced": "Reproduced",
@@ -13,33 +16,34 @@ VERDICTS: dict[Verdict, str] = {
     "differs": "What differs, and why",
     "measured": "Also measured",
     "missing": "Not measured yet",
-    "failed": "Could not be made",
 }
 
 
-class Finding(NamedTuple):
+class Statement(NamedTuple):
     """A sentence, and under which heading of the summary it stands."""
 
     verdict: Verdict
     text: str
 
 
-def claim(holds: bool, text: str) -> Finding:
+def claim(holds: bool, text: str) -> Statement:
     """The paper's claim, put to the test."""
-    return Finding("reproduced" if holds else "not reproduced", text)
+    return Statement("reproduced" if holds else "not reproduced", text)
+
+
+def sentence(key: str, **values: Any) -> str:
+    """The words of that key with the values in their places: `{mean:.2g}` is 0.058 or 3.4e-05."""
+    return str(WORDS["sentences"][key].format(**values))
 
 
 def number(value: float, digits: int = 2) -> str:
     """A number for a sentence: 0.058, 3.4e-05."""
-    if not math.isfinite(value):
-        return str(value)
     return f"{value:.{digits}g}"
 
 
 def between(low: float, high: float) -> str:
     """A range for a sentence: 1.1 to 1.7; one number if both read the same."""
-    ends = dict.fromkeys([number(low), number(high)])
-    return " to ".join(ends)
+    return " to ".join(dict.fromkeys([number(low), number(high)]))
 
 
 def listed(words: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.report.delta import NAMES
-from harness.report.findings import Finding, between, listed, number
+from harness.report.findings import Statement, between, listed, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
 from harness.report.tables import Entry, Table, absent
@@ -127,13 +127,13 @@ def goals_table(frame: Any) -> Table:
     return Table((*heading, "in the way"), tuple(lines))
 
 
-def goals_says(frame: Any) -> list[Finding]:
+def goals_says(frame: Any) -> list[Statement]:
     """Which goals are met, and of each other one what is in the way."""
     met, missed = ([line for line in frame.to_dict("records") if line["met"] is good] for good in (True, False))
     text = f"With wide windows {len(met)} of the {len(frame)} goals for Δ that were measured are met"
     names = [f"{line['goal']} ({number(line['mean'])})" for line in met]
-    found = [Finding("measured", f"{text}: {listed(names)}." if met else f"{text}.")]
+    found = [Statement("measured", f"{text}: {listed(names)}." if met else f"{text}.")]
     for line in missed:
         text = f"Missed: {line['goal']} has mean Δ {number(line['mean'])}, the goal is {number(line['limit'])}"
-        found.append(Finding("measured", f"{text}; in the way: {cause(line)}."))
+        found.append(Statement("measured", f"{text}; in the way: {cause(line)}."))
     return found

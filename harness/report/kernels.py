@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from harness.drawing import Drawing, styled
-from harness.report.findings import Finding, between, number
+from harness.report.findings import Statement, between, number
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
+from sesn.tools.drawing import Drawing, styled
 
 #: As in the paper's figure: 3 channels in, 2 out, 4 scales.
 CHANNELS_IN, CHANNELS_OUT, SCALES = 3, 2, 4
@@ -64,18 +64,18 @@ def kernels_frame(_selections: Any) -> Any:
     return pd.DataFrame(lines, columns=["panel", "row", "column", "norm"])
 
 
-def kernels_says(frame: Any) -> list[Finding]:
+def kernels_says(frame: Any) -> list[Statement]:
     """How many kernels there are, how many are none, and how their norm falls over scales."""
     found = []
     for panel, part in frame.groupby("panel", sort=False):
         empty = int(part["norm"].eq(0).sum())
         text = f"{panel} takes {part['row'].max() + 1} × {part['column'].max() + 1} kernels, of which {empty} are zero"
-        found.append(Finding("described", f"{text}: {_stored(panel)} kernels are stored, as weights."))
+        found.append(Statement("described", f"{text}: {_stored(panel)} kernels are stored, as weights."))
     lift = frame[frame["panel"].eq("T → H")]
     falls = lift[lift["row"].eq(0)]["norm"].to_numpy() / lift[lift["row"].eq(SCALES - 1)]["norm"].to_numpy()
     ratio = example().basis.grid.largest / example().basis.grid.smallest
     text = f"From the smallest scale to the largest, σ grows {number(ratio)} times and a kernel's norm falls"
-    found.append(Finding("described", f"{text} {between(falls.min(), falls.max())} times."))
+    found.append(Statement("described", f"{text} {between(falls.min(), falls.max())} times."))
     return found
 
 
@@ -176,7 +176,7 @@ def bases() -> dict[str, SteerableBasis]:
     """The basis of the STL-10 networks, and the same orders on wide windows with a finer sampled start."""
     return {
         PUBLISHED: basis_a(ScaleGrid.geometric(0.9, 1.41, 3), 7, 3),
-        WIDE: basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 5), None, 3, window="wide"),
+        WIDE: basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 5), "wide", 3),
     }
 
 
@@ -192,7 +192,7 @@ def basis_frame(_selections: Any) -> Any:
     return pd.DataFrame(lines, columns=["basis", "function", "sigma", "box", "norm", "sum"])
 
 
-def basis_says(frame: Any) -> list[Finding]:
+def basis_says(frame: Any) -> list[Statement]:
     """Whether a function keeps its integral when its scale changes: what a constant input would see."""
     found = []
     for name, part in frame.groupby("basis", sort=False):
@@ -200,7 +200,7 @@ def basis_says(frame: Any) -> list[Finding]:
         spread = float((sums.max() - sums.min()).max() / part["sum"].abs().max())
         reach = (part["box"] // 2) / part["sigma"]
         text = f"On {name}, cut off at {between(reach.min(), reach.max())} σ, the sum of a function's pixels"
-        found.append(Finding("described", f"{text} varies over scales by up to {number(spread)} of the largest sum."))
+        found.append(Statement("described", f"{text} varies over scales by up to {number(spread)} of the largest sum."))
     return found
 
 

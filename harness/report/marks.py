@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Finding, claim, listed
+from harness.report.findings import Statement, claim, listed
 from harness.report.parameters import COLUMNS as PARAMETER_COLUMNS
 from harness.report.parameters import parameter_frame
 from harness.report.properties import COLUMNS as PROPERTY_COLUMNS
@@ -61,7 +61,7 @@ def _number(value: float, reason: str = "") -> Entry:
     return absent(reason or "not measured") if math.isnan(value) else Entry(f"{value:.2g}", value)
 
 
-def properties_says(frame: Any) -> list[Finding]:
+def properties_says(frame: Any) -> list[Statement]:
     """Which marks of the paper the measurement confirms."""
     found = []
     for question in QUESTIONS:
@@ -154,16 +154,16 @@ def _why(line: dict[str, Any]) -> str:
     return words
 
 
-def configuration_says(network: str) -> Callable[[Any], list[Finding]]:
+def configuration_says(network: str) -> Callable[[Any], list[Statement]]:
     """How many counts are the published ones."""
 
-    def says(frame: Any) -> list[Finding]:
+    def says(frame: Any) -> list[Statement]:
         return list(_counts(frame, network))
 
     return says
 
 
-def _counts(frame: Any, network: str) -> Iterator[Finding]:
+def _counts(frame: Any, network: str) -> Iterator[Statement]:
     known = [line for line in frame.to_dict("records") if math.isfinite(line["paper"]) and line["parameters"] > 0]
     if not known:
         return
@@ -178,7 +178,7 @@ def _counts(frame: Any, network: str) -> Iterator[Finding]:
         if math.isfinite(line["scales_paper"]) and line["scales"] != line["scales_paper"]
     ]
     if other_scales:
-        yield Finding("differs", f"The number of scales on {name} is not the printed one for {listed(other_scales)}.")
+        yield Statement("differs", f"The number of scales on {name} is not the printed one for {listed(other_scales)}.")
 
 
 # --- the differences
@@ -197,7 +197,7 @@ def differences_table(frame: Any) -> Table:
     return Table(tuple(DIFFERENCES.values()), lines, words=True)
 
 
-def differences_says(frame: Any) -> list[Finding]:
+def differences_says(frame: Any) -> list[Statement]:
     """How many there are."""
     text = f"The paper's text and the released code differ, or one is silent, in {len(frame)} places of the table"
-    return [Finding("differs", text + "; networks can be built by either recipe.")] if len(frame) else []
+    return [Statement("differs", text + "; networks can be built by either recipe.")] if len(frame) else []

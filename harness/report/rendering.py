@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.drawing import Drawing
-from harness.machine import machine_words
 from harness.records import Budget
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
-from harness.report.findings import VERDICTS, Finding, Verdict
+from harness.report.findings import Statement
 from harness.report.select import Selection, cleaned, select
 from harness.report.tables import Table
 from harness.report.waterfall import budget_selection
 from sesn.methods import HOMES, METHODS
+from sesn.tools.drawing import Drawing
+from sesn.tools.machine import machine_words
 
 #: What the seeds of an experiment number; weight draws elsewhere.
 REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")
@@ -52,21 +52,16 @@ class Material:
 
 @dataclass(frozen=True)
 class Rendered:
-    """An artefact with all that is shown of it; neither figure nor table where nothing has been measured.
-
-    `failed` says why it could not be made, with `error` behind it.
-    """
+    """An artefact with all that is shown of it; neither figure nor table where nothing has been measured."""
 
     artefact: Artefact
     frame: Any
     captions: tuple[str, ...]
     notes: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    statements: tuple[Statement, ...]
     regenerate: str
     drawing: Drawing | None = None
     table: Table | None = None
-    failed: str = ""
-    error: Exception | None = None
 
     @property
     def empty(self) -> bool:
@@ -97,30 +92,19 @@ def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, .
 def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing]) -> Rendered:
     """With all that is shown of it."""
     own = [selections[key] for key in one.experiments]
+    there = [chosen for chosen in own if not chosen.empty]
     notes = tuple(note for chosen in own for note in _notes(chosen))
-    again = one.regenerate(
-        {chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in own if not chosen.empty}
-    )
-    try:
-        frame = one.frame(selections)
-        if (own and all(chosen.empty for chosen in own)) or not len(frame):
-            missing = Finding("missing", f"{one.title}: nothing has been measured; run {one.run}")
-            return Rendered(one, frame, (one.caption,), notes, (missing,), again)
-        captions = (one.caption, *(_context(chosen) for chosen in own if not chosen.empty), *one.extra(frame))
-        findings = tuple(_with_budget(finding, own) for finding in one.says(frame))
-        table = one.table(frame) if one.table else None
-        drawing = one.draw(frame) if one.draw else figures.get(one.id)
-    # Whatever it is: the others can still be made, and the command shows where it happened.
-    except Exception as error:
-        return could_not(Rendered(one, None, (one.caption,), notes, (), again), error)
-    return Rendered(one, frame, captions, notes, findings, again, drawing, table)
-
-
-def could_not(one: Rendered, error: Exception) -> Rendered:
-    """The artefact as a note on why it could not be made."""
-    reason = f"could not be made from these rows: {type(error).__name__}: {error}"
-    finding = Finding("failed", f"{one.artefact.title} {reason}")
-    return replace(one, findings=(finding,), drawing=None, table=None, failed=reason, error=error)
+    run = one.run_with({chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in there})
+    again = " && ".join(filter(None, (run, f"sesn report --only {one.id}")))
+    frame = one.frame(selections)
+    if (own and not there) or not len(frame):
+        missing = Statement("missing", f"{one.title}: nothing has been measured; run {one.run}")
+        return Rendered(one, frame, (one.caption,), notes, (missing,), again)
+    captions = (one.caption, *map(_context, there), *one.extra(frame))
+    statements = tuple(_with_budget(statement, own) for statement in one.says(frame))
+    table = one.table(frame) if one.table else None
+    drawing = one.draw(frame) if one.draw else figures.get(one.id)
+    return Rendered(one, frame, captions, notes, statements, again, drawing, table)
 
 
 def _options(chosen: Selection, *, few: bool) -> str:
@@ -131,15 +115,15 @@ def _options(chosen: Selection, *, few: bool) -> str:
     return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
 
 
-def _with_budget(finding: Finding, own: list[Selection]) -> Finding:
+def _with_budget(statement: Statement, own: list[Selection]) -> Statement:
     """A claim says with which budget it was tested; a smoke test, or a shorter training, is no test."""
     tested = [chosen for chosen in own if chosen.experiment not in COUNTED and "budget" in chosen.facts]
     if not tested:
-        return finding
+        return statement
     words = ", ".join(dict.fromkeys(_budget_words(chosen) for chosen in tested))
     untested = any(chosen.facts["budget"] == "smoke" or _shorter(chosen) for chosen in tested)
-    verdict = "measured" if untested and finding.verdict != "missing" else finding.verdict
-    return Finding(verdict, f"{finding.text} [{words}]")
+    verdict = "measured" if untested and statement.verdict != "missing" else statement.verdict
+    return Statement(verdict, f"{statement.text} [{words}]")
 
 
 def _budget_words(chosen: Selection) -> str:
@@ -198,13 +182,3 @@ def _notes(chosen: Selection) -> Iterator[str]:
         lines = chosen.absent[chosen.absent["status"].isin(told)][["status", "reason"]].itertuples(index=False)
         for (status, reason), count in Counter(lines).items():
             yield f"{chosen.experiment}: {count} {'cells' if count > 1 else 'cell'} {status}: {reason}"
-
-
-def summary(every: list[Rendered]) -> dict[Verdict, list[tuple[str, str]]]:
-    """What all artefacts say, by verdict: (id, sentence)."""
-    found: dict[Verdict, list[tuple[str, str]]] = {}
-    for verdict in VERDICTS:
-        lines = [(one.artefact.id, f.text) for one in every for f in one.findings if f.verdict == verdict]
-        if lines:
-            found[verdict] = lines
-    return found

@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from harness.machine import device_kind
 from harness.records import BUDGETS, CORE, METRICS, SOURCE, Budget
 from sesn.methods import METHODS
+from sesn.tools.machine import device_kind
 
 #: Settings that an artefact lays out side by side. All others have one value there, or one for each place in it.
 AXES: Mapping[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from scipy import stats
 
-from harness.statistics import LEVEL, summarise
+from sesn.tools.statistics import LEVEL, summarise
 
 #: Enough for the ends of an interval to be steady to the width of a line.
 RESAMPLES = 300

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Finding, claim, listed
+from harness.report.findings import Statement, claim, listed
 from harness.report.select import Selection
 from harness.report.summaries import rounding, summarised
 from harness.report.tables import Entry, Table, absent
@@ -116,12 +116,12 @@ def _short(count: float) -> str:
     return f"{count / 1000**power:.3g}{('', ' K', ' M', ' G', ' T')[power]}"
 
 
-def says(lines: Any) -> list[Finding]:
+def says(lines: Any) -> list[Statement]:
     """Is SESN several times faster than what rescales, and do the ratios agree?"""
     return [*_faster(lines), *_agreeing(lines)]
 
 
-def _faster(lines: Any) -> Iterator[Finding]:
+def _faster(lines: Any) -> Iterator[Statement]:
     for side, part in lines[lines["ratio"].notna()].groupby("resolution"):
         lines_of = {line["method"]: line for line in part.to_dict("records")}
         own = [line for key, line in lines_of.items() if METHODS[key].ours]
@@ -140,7 +140,7 @@ def _faster(lines: Any) -> Iterator[Finding]:
         elif fastest["ratio_high"] < SEVERAL * slowest["ratio_low"]:
             yield claim(False, text)
         else:
-            yield Finding("measured", text.removesuffix(".") + ": the intervals leave it open.")
+            yield Statement("measured", text.removesuffix(".") + ": the intervals leave it open.")
 
 
 def _ratio(line: Any) -> float:
@@ -151,7 +151,7 @@ def _with_interval(line: Any) -> str:
     return f"{METHODS[line['method']].label} {line['ratio']:.2f} ({line['ratio_low']:.2f} to {line['ratio_high']:.2f})"
 
 
-def _agreeing(lines: Any) -> Iterator[Finding]:
+def _agreeing(lines: Any) -> Iterator[Statement]:
     compared = lines[lines["within"].isin(["in", "out"]) & ~lines["method"].eq(REFERENCE)]
     if len(compared):
         inside = int(compared["within"].eq("in").sum())
@@ -159,4 +159,4 @@ def _agreeing(lines: Any) -> Iterator[Finding]:
             f"{inside} of {len(compared)} ratios to the CNN's epoch time agree with the published ones within their "
             "intervals; the published times include reading pictures, on another device."
         )
-        yield Finding("reproduced" if inside == len(compared) else "differs", text)
+        yield Statement("reproduced" if inside == len(compared) else "differs", text)

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
-from harness.drawing import Drawing, Hover, log_axis, styled
 from harness.report.errors import setting_name
-from harness.report.findings import Finding, number
+from harness.report.findings import Statement, number
 from harness.report.select import Selection
 from harness.report.summaries import SUMMARY, summarised
 from sesn.methods import METHODS
+from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
 EXPERIMENT = "mnist-scale"
 SETTING = ["resolution", "augmented"]
@@ -194,7 +194,7 @@ def _method_legend(figure: Figure, points: Any, lines: bool = True) -> None:
 # --- what they say
 
 
-def says_accuracy(points: Any) -> list[Finding]:
+def says_accuracy(points: Any) -> list[Statement]:
     """The rank correlation of Delta and error over methods, where there are enough of them."""
     found = []
     # A network that diverged has no Delta, and hence no rank.
@@ -203,11 +203,11 @@ def says_accuracy(points: Any) -> list[Finding]:
             rank, chance = stats.spearmanr(group["delta"], group["error"])
             where = f"Over {len(group)} methods at {setting_name(*setting)}"
             text = f"{where}, the rank correlation of {PARTS[part]} at downscale {DOWNSCALE:g} and test error"
-            found.append(Finding("measured", f"{text} is {rank:+.2f} (p = {number(chance)})."))
+            found.append(Statement("measured", f"{text} is {rank:+.2f} (p = {number(chance)})."))
     return found
 
 
-def says_delta(points: Any) -> list[Finding]:
+def says_delta(points: Any) -> list[Statement]:
     """By how much training changes Delta."""
     found = []
     for part, name in PARTS.items():
@@ -221,7 +221,7 @@ def says_delta(points: Any) -> list[Finding]:
             text = f"{number(least)} ({METHODS[calm].label})"
             text += f" to {number(most)} ({METHODS[wild].label})" if len(changes) > 1 else ""
             where = f"{name} at downscale {DOWNSCALE:g}"
-            found.append(Finding("measured", f"Training multiplies {where} by {text}, first to last epoch measured."))
+            found.append(Statement("measured", f"Training multiplies {where} by {text}, first to last epoch measured."))
     return found
 
 
@@ -229,11 +229,11 @@ def _ends(group: Any) -> tuple[int, int]:
     return int(group["epoch"].min()), int(group["epoch"].max())
 
 
-def says_curves(points: Any) -> list[Finding]:
+def says_curves(points: Any) -> list[Statement]:
     """How long was trained, and the best validation error seen."""
     errors = points[points["metric"].eq("validation_error")]
     if not len(errors):
         return []
     best = errors.loc[errors["mean"].idxmin()]
     where = f"{METHODS[best['method']].label}, epoch {best['epoch']} of {int(errors['epoch'].max())}"
-    return [Finding("measured", f"The lowest mean validation error is {best['mean']:.2f} % ({where}).")]
+    return [Statement("measured", f"The lowest mean validation error is {best['mean']:.2f} % ({where}).")]

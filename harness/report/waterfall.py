@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Finding, number
+from harness.report.findings import Statement, number
 from harness.report.select import Selection
 
 COLUMNS = ["cause", "change", "before", "after", "share", "note"]
@@ -39,7 +39,7 @@ def budget_frame(selections: Mapping[str, Selection]) -> Any:
     return selections["error-budget"].rows.reindex(columns=[*COLUMNS, *TOTALS])
 
 
-def budget_says(frame: Any) -> list[Finding]:
+def budget_says(frame: Any) -> list[Statement]:
     """The largest cause."""
     if not len(frame):
         return []
@@ -51,4 +51,4 @@ def budget_says(frame: Any) -> list[Finding]:
         f"{first['downscale']:.3g}, the largest cause is the {shares.idxmax()} (share {shares.max():.0%}{why}); "
         f"{number(first['remainder'])} remains when every cause is off, beside a floor of {number(first['floor'])}."
     )
-    return [Finding("measured", text)]
+    return [Statement("measured", text)]

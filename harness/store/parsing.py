@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.files import read_regular
 from harness.store.lines import FORMAT, SEAL, StoredCell, StoreError, StoreWarning, check_fields, entry_of, valid_digest
+from sesn.tools.files import read_regular
 
 #: What a torn end is moved to, beside the file.
 CUT = ".cut"

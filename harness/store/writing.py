@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from harness.files import advice, check_regular, check_writable, naming, open_own, sync_folder
 from harness.records import Result
 from harness.store.lines import StoreError, StoreWarning, digest_of, encode
 from harness.store.parsing import CUT, Contents, parse
 from harness.store.reading import SUFFIX
 from harness.store.running import LOCK, Doing, Running, read_note, write_note
+from sesn.tools.files import advice, check_regular, check_writable, naming, open_own, sync_folder
 
 #: Who asks what is running holds the lock for a moment: so often, and so many seconds apart, it is tried to be taken.
 LOCK_ATTEMPTS, LOCK_PAUSE = 5, 0.02

@@ -15,11 +15,11 @@ from typing import Any, Protocol, cast
 import torch
 
 from harness.experiment import Context, Progress, Skip
-from harness.machine import provenance_with_code
 from harness.records import EXPERIMENT_SOURCE, SOURCE, Cell, Measurement, Planned, Result, Scalar, Status
 from sesn._source import named
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import method
+from sesn.tools.machine import provenance_with_code
 
 Runner = Callable[[Cell, Context], Sequence[Measurement]]
 #: A reason is one line of a table.

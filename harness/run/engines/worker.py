@@ -24,8 +24,8 @@ def main() -> None:
     threading.Thread(target=_listen, args=(connection, cells), daemon=True).start()
     import torch
 
-    from harness.machine import provenance_with_code
     from harness.run.engines.work import Throttled, carry_out
+    from sesn.tools.machine import provenance_with_code
 
     torch.set_num_threads(place.threads)
     connection.send(("ready", provenance_with_code(place.device)))

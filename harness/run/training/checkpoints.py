@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from harness.data.labelled import sha256
-from harness.files import replacing, sync_folder
+from sesn.tools.files import replacing, sync_folder
 
 #: Raised when the layout of the files or the meaning of the notes changes.
 FORMAT = 1

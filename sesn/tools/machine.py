@@ -48,7 +48,7 @@ def code_version() -> str:
         return released
     commit = _git(package, "rev-parse", "--short=12", "HEAD")
     # Only the code: the rows of this very run lie in the checkout, too.
-    changes = _git(package, "status", "--porcelain", "--", ".", "../sesn")
+    changes = _git(package, "status", "--porcelain", "--", "..", "../../harness")
     return f"{released} {commit}" + ("+dirty" if changes else "")
 
 

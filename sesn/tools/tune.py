@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from harness.check.kernels import Candidate, candidates, published_stl10
 from sesn import Meter, ScaleLift, SteerableBasis
 from sesn._checks import complaint, require, whole
 from sesn.basis import Profile, ProfilePairs
 from sesn.errors import UsageError
 from sesn.meter.compare import middle
+from sesn.tools.kernels import Candidate, candidates, published_stl10
 
 #: Delta within this factor of the best, or within so many times the probe's floor, cannot be told from it.
 ALIKE, AT_FLOOR = 2.0, 3.0

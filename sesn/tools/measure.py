@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.statistics import Repetition, Summary, repeat_until, summarise
 from sesn import EquivarianceError, Meter
 from sesn._checks import require
 from sesn.errors import UsageError
 from sesn.meter.reading import SPATIAL
+from sesn.tools.statistics import Repetition, Summary, repeat_until, summarise
 
 #: Images that go through the module at once.
 BATCH = 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import sys
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +13,7 @@ from typing import Any, TextIO, cast
 
 import typer
 
-from harness.commands.endings import READER_GONE, Output, Stopped, abandon, stoppable
+from sesn.tools.endings import READER_GONE, Output, Stopped, abandon, stoppable
 
 #: What stands for a mark on a terminal that does not have it.
 PLAIN = {
@@ -21,6 +22,9 @@ PLAIN = {
 }  # fmt: skip
 #: The longest line that an error may have: what stands in the middle of a longer one is left out.
 LONGEST = 1500
+
+#: Control characters, marks that turn the direction of text, and others that show nothing but have an effect.
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def degrade_marks() -> None:
@@ -35,6 +39,13 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)  # the streams only write
     mark = error.object[error.start]
     return PLAIN.get(mark, mark.encode("ascii", "backslashreplace").decode()), error.start + 1
+
+
+def visible(text: str) -> str:
+    """The text with a mark in place of each character that shows nothing: <U+202E>. Line ends and tabs are kept."""
+    return "".join(
+        f"<U+{ord(c):04X}>" if unicodedata.category(c) in _INVISIBLE and c not in "\n\t" else c for c in text
+    )
 
 
 @contextmanager
@@ -76,8 +87,6 @@ def _console(stream: TextIO, *, quiet: bool = False) -> Any:
     from rich.console import Console, RenderHook
     from rich.segment import Segment
 
-    from harness.report.escapes import visible
-
     class Plain:
         """Something to print without what a terminal would obey: of rich's own making are the styles alone."""
 
@@ -100,7 +109,7 @@ def _console(stream: TextIO, *, quiet: bool = False) -> Any:
 def _words(error: BaseException) -> str | None:
     """What went wrong, if it is bad usage or the machine's fault; None for what is a bug, and for a command's end."""
     if isinstance(error, OSError):
-        from harness.files import os_error_words
+        from sesn.tools.files import os_error_words
 
         return _one_line(os_error_words(error))
     from sesn.errors import UsageError  # here, because it brings torch

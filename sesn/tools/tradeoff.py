@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from harness.check.kernels import Candidate
-from harness.check.tune import Tuning
-from harness.drawing import STYLE
+from sesn.tools.drawing import STYLE
+from sesn.tools.kernels import Candidate
+from sesn.tools.tune import Tuning
 
 #: Okabe and Ito's palette; each kind has its own marker as well.
 COLOURS = {"wide": "#0072B2", "paper": "#56B4E9", "published": "#D55E00", "proposal": "#009E73"}
@@ -74,7 +74,7 @@ def _caption(tuning: Tuning, images: str) -> str:
 
 
 def draw_tuning(tuning: Tuning) -> Figure:
-    """Delta against the cost of both algorithms; save it with `harness.drawing.save`."""
+    """Delta against the cost of both algorithms; save it with `sesn.tools.drawing.save`."""
     with mpl.rc_context({**STYLE, "font.size": 8}):
         figure = Figure(figsize=(7.0, 3.4), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)

@@ -15,13 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import harness
 import sesn
 from sesn.errors import UsageError
 from sesn.meter.reading import ON_META, call, odd_output
 
 #: Where code lies that is not the user's: this project, and the standard library.
-_OURS = (*harness.__path__, *sesn.__path__, sysconfig.get_path("stdlib"))
+_OURS = (*sesn.__path__, sysconfig.get_path("stdlib"))
 EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
 
 

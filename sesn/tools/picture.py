@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
-from harness.check.measure import Result
-from harness.drawing import STYLE
 from sesn.meter.compare import middle
 from sesn.meter.reading import SPATIAL
+from sesn.tools.drawing import STYLE
+from sesn.tools.measure import Result
 
 COLUMNS = ("image $f$", r"$L_s\,Φ(f)$", r"$Φ(L_s f)$", "difference")
 #: Okabe and Ito's blue and vermilion, and black: told apart by colour-blind readers.

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from harness.data.image_sets import USUAL_COUNT
 from sesn._checks import complaint, require
 from sesn.errors import UsageError
 from sesn.scales import ScaleGrid
+from sesn.tools.images import USUAL_COUNT
 
 #: An image of more than this would not fit into the memory with what a network makes of it.
 MOST_NUMBERS = 1 << 26

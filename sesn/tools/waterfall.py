@@ -7,8 +7,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from harness.check.budget import NOT_PRESENT, Budget, Step
-from harness.drawing import STYLE
+from sesn.tools.causes import NOT_PRESENT, Budget, Step
+from sesn.tools.drawing import STYLE
 
 #: Okabe and Ito's palette, told apart by colour-blind readers; a rise is hatched as well.
 FALL, LARGEST, RISE, GREY = "#56B4E9", "#D55E00", "#E69F00", "0.55"
@@ -17,7 +17,7 @@ WIDTH = 3.5
 
 
 def draw_budget(budget: Budget, title: str = "") -> Figure:
-    """Draw the steps on a logarithmic axis; save it with `harness.drawing.save`."""
+    """Draw the steps on a logarithmic axis; save it with `sesn.tools.drawing.save`."""
     labels = [_label(budget, i) for i in range(len(budget.steps))]
     with mpl.rc_context({**STYLE, "font.size": 8, "hatch.linewidth": 0.6}):
         figure = Figure(figsize=(WIDTH, 0.9 + 0.27 * (len(labels) + 2)), layout="constrained")

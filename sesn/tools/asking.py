@@ -14,18 +14,18 @@ from rich.console import Console
 from rich.text import Text
 from torch import Tensor, nn
 
-from harness.check.arguments import check_sizes, parse_downscales, parse_input
-from harness.check.budget import CAUSES, Budget, budget_table, error_budget
-from harness.check.output import Output
-from harness.check.profile import LayerRow, layer_profile, profile_table
-from harness.check.target import load_factory, measuring
-from harness.check.tune import Tuning, tune
-from harness.data.image_sets import USUAL_COUNT, image_set
-from harness.machine import machine_line
-from harness.progress import progress_bar
 from sesn import Meter
 from sesn._checks import require
 from sesn.errors import UsageError
+from sesn.tools.arguments import check_sizes, parse_downscales, parse_input
+from sesn.tools.causes import CAUSES, Budget, budget_table, error_budget
+from sesn.tools.images import USUAL_COUNT, image_set
+from sesn.tools.machine import machine_line
+from sesn.tools.output import Output
+from sesn.tools.profile import LayerRow, layer_profile, profile_table
+from sesn.tools.progress import progress_bar
+from sesn.tools.target import load_factory, measuring
+from sesn.tools.tune import Tuning, tune
 
 #: The shape of the JSON; a change of its keys raises it.
 FORMAT = 1
@@ -104,7 +104,7 @@ def budget(subject: Subject, output: Output, console: Console, progress: Console
     console.print(Text(f"{name}; observed with {meter}, without crop; {machine_line()}"))
 
     def draw() -> Any:
-        from harness.check.waterfall import draw_budget
+        from sesn.tools.waterfall import draw_budget
 
         return draw_budget(found, Path(subject.target).name)
 
@@ -134,7 +134,7 @@ class Request:
 
 def tuned(request: Request, output: Output, console: Console, progress: Console | None = None) -> Tuning:
     """Kernels for a budget, as a table, a trade-off curve and JSON."""
-    from harness.check.tradeoff import draw_tuning, tuning_table
+    from sesn.tools.tradeoff import draw_tuning, tuning_table
 
     clock = _Clock()
     check_sizes((1, TUNING_SIDE, TUNING_SIDE), (), request.count, request.count)

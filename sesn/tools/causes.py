@@ -20,8 +20,16 @@ from typing import Any, Literal
 from rich.table import Table
 from torch import Tensor, nn
 
-from harness.check.partners import aware, partnered
-from harness.check.surgery import (
+from sesn import Meter, ScaleGrid, ScaleProjection
+from sesn._checks import positive, require
+from sesn.errors import UsageError
+from sesn.meter.checks import check_eval, check_images
+from sesn.meter.compare import middle
+from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
+from sesn.meter.reading import SPATIAL, Kind, seen_by, spoiled_by
+from sesn.meter.resample import Ends, Resampler, resampler_ends
+from sesn.tools.partners import aware, partnered
+from sesn.tools.surgery import (
     bandlimited,
     calls_nonlinearity,
     is_circular,
@@ -31,14 +39,6 @@ from harness.check.surgery import (
     unstrided,
     widened,
 )
-from sesn import Meter, ScaleGrid, ScaleProjection
-from sesn._checks import positive, require
-from sesn.errors import UsageError
-from sesn.meter.checks import check_eval, check_images
-from sesn.meter.compare import middle
-from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
-from sesn.meter.reading import SPATIAL, Kind, seen_by, spoiled_by
-from sesn.meter.resample import Ends, Resampler, resampler_ends
 
 NOT_PRESENT = "not present"
 FIXED_BASIS = "a basis made by from_function cannot be sampled on another window or grid"

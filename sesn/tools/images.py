@@ -1,4 +1,4 @@
-"""Every image set that Delta is measured on, by name: photographs, STL-10, synthetic spectra, or the user's directory.
+"""Every image set that Delta is measured on, by name: photographs, synthetic spectra, or the user's directory.
 
 Images move Delta by a factor of 1000 and more, so the name that comes back with them belongs on every row.
 """
@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.data.spectra import SPECTRA, random_images
 from sesn.errors import UsageError
 from sesn.meter.action import rescale
+from sesn.tools.joining import harness_part
+from sesn.tools.spectra import SPECTRA, random_images
 
 Enlarging = Literal["lanczos", "fourier"]
 #: How many images are taken, if there are as many, when no number is asked for.
@@ -64,7 +65,7 @@ def image_set(
     """Images of a set as float64 [n, c, h, w], zero-mean in each channel, and the set's name with what was done to it.
 
     Args:
-        name: a key of IMAGE_SETS, or a directory of pictures.
+        name: a key of `image_sets()`, or a directory of pictures.
         channels: 3 for colour, 1 for the mean of the colours; any other number repeats them (the name says so).
         height: of the images; stored ones are cropped about their centre if larger, enlarged if smaller.
         width: likewise.
@@ -75,24 +76,17 @@ def image_set(
             image's does and which takes the image for periodic (the name says so).
     """
     wanted = Wanted(channels, height, width, count, seed, data_root, enlarging)
-    images, label = IMAGE_SETS[name](wanted) if name in IMAGE_SETS else _directory(name, wanted)
+    makers = image_sets()
+    images, label = makers[name](wanted) if name in makers else _directory(name, wanted)
     return images - images.mean(dim=(-2, -1), keepdim=True), f"{label}; {len(images)} used, {height}x{width}"
 
 
 def _embedded(wanted: Wanted) -> tuple[Tensor, str]:
-    # scikit-image and scikit-learn come with the harness only, and load slowly.
-    from harness.data.photographs import NAME, photographs
+    # scikit-image and scikit-learn come with the extra `tools`, and load slowly.
+    from sesn.tools.photographs import NAME, photographs
 
     crops = photographs()
-    return _fitted(crops[wanted.order(len(crops), "embedded crops")], NAME, wanted)
-
-
-def _stl10(wanted: Wanted) -> tuple[Tensor, str]:
-    from harness.data.stl10 import stl10
-
-    split = stl10("train", wanted.data_root)
-    images = split.images(wanted.order(len(split), split.description)).to(torch.float64) / 255
-    return _fitted(images, split.description, wanted)
+    return fitted(crops[wanted.order(len(crops), "embedded crops")], NAME, wanted)
 
 
 def _synthetic(name: str) -> Callable[[Wanted], tuple[Tensor, str]]:
@@ -107,13 +101,13 @@ def _synthetic(name: str) -> Callable[[Wanted], tuple[Tensor, str]]:
 def _directory(name: str, wanted: Wanted) -> tuple[Tensor, str]:
     directory = Path(name)
     if not directory.is_dir():
-        raise UsageError(f"`images` (={name!r}) must be one of {', '.join(IMAGE_SETS)}, or a directory of pictures")
+        raise UsageError(f"`images` (={name!r}) must be one of {', '.join(image_sets())}, or a directory of pictures")
     if wanted.enlarging != "lanczos":
         raise UsageError(
             f"`enlarging` (={wanted.enlarging!r}) must be 'lanczos' for a directory of pictures, "
             "which are read at the wanted size"
         )
-    from harness.data.folder import picture_files, read_pictures
+    from sesn.tools.folder import picture_files, read_pictures
 
     files = picture_files(directory)
     chosen = [files[i] for i in wanted.order(len(files), f"pictures in {directory}").tolist()]
@@ -121,15 +115,14 @@ def _directory(name: str, wanted: Wanted) -> tuple[Tensor, str]:
     return images, f"directory {directory.resolve().name}{suffix}"
 
 
-#: One maker for each name.
-IMAGE_SETS: dict[str, Callable[[Wanted], tuple[Tensor, str]]] = {
-    "embedded": _embedded,
-    "stl10": _stl10,
-    **{name: _synthetic(name) for name in SPECTRA},
-}
+def image_sets() -> dict[str, Callable[[Wanted], tuple[Tensor, str]]]:
+    """One maker for each name; STL-10 is among them where the harness is installed."""
+    stl10 = harness_part("data.stl10")
+    stored = {} if stl10 is None else {"stl10": stl10.image_set}
+    return {"embedded": _embedded, **stored, **{name: _synthetic(name) for name in SPECTRA}}
 
 
-def _fitted(images: Tensor, label: str, wanted: Wanted) -> tuple[Tensor, str]:
+def fitted(images: Tensor, label: str, wanted: Wanted) -> tuple[Tensor, str]:
     """Stored colour images in the wanted channels and size."""
     images, suffix = _in_channels(images, wanted.channels)
     side = images.shape[-1]

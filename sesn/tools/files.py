@@ -21,8 +21,8 @@ from sesn.errors import UsageError
 #: Who drew a picture, in its metadata.
 CREATOR = "sesn"
 _PICTURES = ((b"\x89PNG", f"tEXtSoftware\0{CREATOR}".encode()), (b"<?xml", f"<dc:title>{CREATOR}</dc:title>".encode()))
-#: The keys by which our JSON is known: that of the tools for any module, and a row of a first look.
-_KEYS = ({"sesn", "format", "settings"}, {"experiment", "torch", "delta"})
+#: The keys by which our JSON is known.
+_KEYS = {"sesn", "format", "settings"}
 #: The key of every line of the store, whose rows may have taken days and are no output.
 _STORED = "cell"
 #: A picture's metadata come before what is drawn.
@@ -91,7 +91,7 @@ def is_replaceable(path: Path) -> bool:
     if any(head.startswith(start) and mark in head for start, mark in _PICTURES):
         return True
     found = _first_keys(path) if head.startswith(b"{") else set()
-    return _STORED not in found and any(keys <= found for keys in _KEYS)
+    return _STORED not in found and found >= _KEYS
 
 
 def _first_keys(path: Path) -> set[str]:

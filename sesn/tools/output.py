@@ -12,10 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from harness.files import check_output, replacing
-from harness.machine import provenance
 from sesn._checks import complaint, require
 from sesn.errors import UsageError
+from sesn.tools.files import check_output, replacing
+from sesn.tools.machine import provenance
 
 PICTURES = (".png", ".svg")
 #: In place of a file, the standard output.
@@ -75,7 +75,7 @@ class Output:
                 partial.write_text(text, "utf-8")
             written.append(self.json)
         if figure is not None and self.picture is not None:
-            from harness.drawing import save
+            from sesn.tools.drawing import save
 
             written += save(figure, self.picture.parent, self.picture.stem)
         return written

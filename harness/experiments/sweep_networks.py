@@ -96,12 +96,12 @@ def kernels(settings: SweepSettings) -> SteerableBasis:
     grid = ScaleGrid.geometric(settings.smallest_sigma, settings.step, settings.scales)
     order = settings.total_order
     if settings.window == "published" and settings.kernel_size is not None:
-        return basis_a(grid, settings.kernel_size, ORDERS, max_total_order=order)
+        return basis_a(grid, settings.kernel_size, ORDERS, max_order=order)
     if settings.window != "wide" or settings.half_width is None:
         raise UsageError(
             f"`window` (={settings.window!r}) must be 'published', with a `kernel_size`, or 'wide', with a `half_width`"
         )
-    pairs = basis_a(grid, None, ORDERS, window="wide", max_total_order=order).pairs
+    pairs = basis_a(grid, "wide", ORDERS, max_order=order).pairs
     return SteerableBasis(grid, [2 * math.ceil(settings.half_width * sigma) + 1 for sigma in grid], pairs=pairs)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from harness.check.surgery import changed
 from sesn import ScaleConv, ScaleLift, ScaleProjection
+from sesn.tools.surgery import changed
 
 
 class PartneredProjection(nn.Module):

@@ -16,16 +16,16 @@ from rich.padding import Padding
 from rich.text import Text
 from torch import Tensor, nn
 
-from harness.check.arguments import check_sizes, parse_crop, parse_downscales, parse_grid, parse_input
-from harness.check.measure import BATCH, Result, measure, steps
-from harness.check.output import Output
-from harness.check.table import number, passes, tables
-from harness.check.target import load_factory, measuring
-from harness.data.image_sets import image_set
-from harness.machine import machine_line
-from harness.progress import progress_bar
 from sesn import Finding, Meter, diagnose
 from sesn._checks import require
+from sesn.tools.arguments import check_sizes, parse_crop, parse_downscales, parse_grid, parse_input
+from sesn.tools.images import image_set
+from sesn.tools.machine import machine_line
+from sesn.tools.measure import BATCH, Result, measure, steps
+from sesn.tools.output import Output
+from sesn.tools.progress import progress_bar
+from sesn.tools.table import number, passes, tables
+from sesn.tools.target import load_factory, measuring
 
 #: The shape of the JSON; a change of its keys raises it.
 FORMAT = 2
@@ -209,7 +209,7 @@ def write(report: Report) -> list[Path]:
     """The JSON and the picture, if they were asked for."""
 
     def drawn() -> Any:
-        from harness.check.picture import draw
+        from sesn.tools.picture import draw
 
         return draw(report.module, report.images, report.results)
 

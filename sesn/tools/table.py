@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.check.measure import Result
+from sesn.tools.measure import Result
 
 #: Downscales side by side in one table: what fits into 80 columns.
 MOST_COLUMNS = 4

@@ -1,0 +1,74 @@
+"""The scripts under docs/pictures measure and draw what the README and the pages show."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sesn.tools.drawing import encoded
+from sesn.tools.photographs import photographs
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "pictures" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def committed(folder: str) -> list[dict]:
+    text = (ROOT / "reports" / folder / f"{folder}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_readme_shows_the_committed_rows() -> None:
+    assert script("first_look").table(committed("first-look")) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "folder"), [("first_look", "first-look"), ("measurement", "measurement")])
+def test_drawing_twice_gives_identical_bytes(name: str, folder: str) -> None:
+    draw, rows = script(name).draw, committed(folder)
+    assert encoded(draw(rows), "svg") == encoded(draw(rows), "svg")
+
+
+def test_the_first_look_measures_what_it_shows() -> None:
+    first_look = script("first_look")
+    rows = first_look.measure(images=3, draws=1)
+    assert [row["method"] for row in rows] == list(first_look.LAYERS)
+    wide, published, ordinary = (max(row["delta"]) for row in rows)
+    assert wide < 1e-4
+    assert published > 1e-3
+    assert ordinary > 100 * wide
+    assert [row.keys() for row in rows] == [row.keys() for row in committed("first-look")[:3]]
+
+
+@pytest.mark.slow
+def test_the_ingredients_are_measured_as_committed() -> None:
+    measurement = script("measurement")
+    rows, before = measurement.measure(count=2), committed("measurement")
+    place = ("experiment", "panel", "series", "x", "seeds")
+    assert [[row[name] for name in place] for row in rows] == [[row[name] for name in place] for row in before]
+    # The committed rows have the same images first, draw by draw: the first two numbers of a draw are the same.
+    for row, old in zip(rows, before, strict=True):
+        assert row["delta"][:2] == pytest.approx(old["delta"][:2], rel=1e-3, abs=1e-12), row["panel"]
+
+
+@pytest.mark.parametrize("count", [0, 10_000])
+def test_photographs_says_how_many_there_are(count: int) -> None:
+    with pytest.raises(ValueError, match="number of embedded crops"):
+        photographs(count)
+
+
+def test_there_are_200_distinct_photographs() -> None:
+    crops = photographs()
+    assert len(crops) >= 200
+    assert len({crop.numpy().tobytes() for crop in crops}) == len(crops)
+    assert crops.mean(dim=(-2, -1)).abs().max() < 1e-12
