@@ -7,14 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness.experiments.sweep_networks import (
-    Layer,
-    SweepSettings,
-    calibrate,
-    deep_network,
-    interscale_network,
-    kernels,
-)
 from torch import Tensor, nn
 
 from harness.experiment import Context, Request
@@ -28,6 +20,14 @@ from harness.experiments.delta import (
     measurements,
     powers,
     swept,
+)
+from harness.experiments.sweep_networks import (
+    Layer,
+    SweepSettings,
+    calibrate,
+    deep_network,
+    interscale_network,
+    kernels,
 )
 from harness.records import Cell, Measurement, Scalar
 from sesn import Meter, equivariance_error
