@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.commands.experiments import Methods
 from sesn.tools.consoles import consoles
 from sesn.tools.options import Force
 
@@ -31,9 +33,7 @@ def report(
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
     error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
     force: Force = False,
-    methods: Annotated[
-        list[str] | None, typer.Option("--methods", metavar="FILE.py:NAME,...", help="Show methods of your own, too.")
-    ] = None,
+    methods: Methods = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
@@ -41,12 +41,14 @@ def report(
     Exit status: 0 all is well, 2 bad usage.
     """
     with consoles(quiet) as (console, _):
+        from sesn._checks import require
         from sesn.methods import discover, method
 
         discover()
-        for name in filter(None, ",".join(methods or ()).split(",")):
-            method(name.strip())
-        render(out, rows, console, only, error_budget, force=force)
+        asked = ",".join(methods or ())
+        keys = tuple(method(name.strip()).key for name in asked.split(",") if name.strip())
+        require(bool(keys) or not methods, "methods", asked, "keys of methods", "leave it out for all")
+        render(out, rows, console, only, error_budget, keys, force=force)
 
 
 def render(
@@ -55,10 +57,11 @@ def render(
     console: Console,
     only: str | None = None,
     error_budget: Path = ERROR_BUDGET,
+    methods: tuple[str, ...] = (),
     *,
     force: bool = False,
 ) -> None:
-    """Write the report on some rows, and say what was odd."""
+    """Write the report on some rows, of some methods or of all, and say what was odd."""
     from harness.report.artefacts import artefact
     from harness.report.page import remove_outdated, report_files, write_files
 
@@ -68,7 +71,7 @@ def render(
     if only is not None:
         artefact(only)
     ours = check_folder(out, only, force=force)
-    found = material(rows, error_budget)
+    found = replace(material(rows, error_budget), methods=methods)
     _check_rows(found, rows, out)
     for note in found.notes:
         say(f"note: {note}", "yellow")
@@ -108,8 +111,8 @@ def _check_rows(found: Material, rows: Path, out: Path) -> None:
 
 def material(rows: Path, error_budget: Path) -> Material:
     """All that the report is made of, with what was odd about it."""
+    from harness.experiments import EXPERIMENTS
     from harness.paper import published
-    from harness.plan import EXPERIMENTS
     from harness.report.rendering import Material
     from harness.store.frame import load
 
