@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from sesn.meter.action import rescale_field as rescale_field
     from sesn.meter.action import translate as translate
     from sesn.meter.assertions import assert_equivariant as assert_equivariant
+    from sesn.meter.assertions import equivariance_error as equivariance_error
     from sesn.meter.compare import EquivarianceError as EquivarianceError
     from sesn.meter.diagnosis import Finding as Finding
     from sesn.meter.diagnosis import diagnose as diagnose
     from sesn.meter.meter import Meter as Meter
-    from sesn.meter.meter import equivariance_error as equivariance_error
     from sesn.meter.resample import resampling_matrix as resampling_matrix
     from sesn.methods import Method as Method
     from sesn.methods import Source as Source
@@ -53,10 +53,10 @@ _HOMES = {
     "sesn.layers.nonlinearity": "BandlimitedReLU",
     "sesn.layers.pool": "GlobalPool ScaleBatchNorm ScaleProjection SpatialAvgPool SpatialMaxPool",
     "sesn.meter.action": "ScaleTranslation rescale rescale_field translate",
-    "sesn.meter.assertions": "assert_equivariant",
+    "sesn.meter.assertions": "assert_equivariant equivariance_error",
     "sesn.meter.compare": "EquivarianceError",
     "sesn.meter.diagnosis": "Finding diagnose",
-    "sesn.meter.meter": "Meter equivariance_error",
+    "sesn.meter.meter": "Meter",
     "sesn.meter.resample": "resampling_matrix",
     "sesn.methods": "Method Source build list_methods",
     "sesn.scales": "ScaleGrid",
