@@ -216,8 +216,8 @@ from pathlib import Path
 from harness.data import cache
 label, value = "shared", {"x": torch.arange(50_000)}
 for _ in range(100):
-    cache._write(Path(sys.argv[1]) / "shared.npz", label, value)
-    found = cache._read(Path(sys.argv[1]) / "shared.npz", label)
+    cache._write(Path(sys.argv[1]) / "shared.tensors", label, value)
+    found = cache._read(Path(sys.argv[1]) / "shared.tensors", label)
     assert found is not None and torch.equal(found["x"], value["x"])
 """
 
@@ -226,7 +226,7 @@ for _ in range(100):
 def test_two_processes_may_write_the_same_file_while_they_read_it(tmp_path: Path) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)]) for _ in range(2)]
     assert [process.wait(120) for process in processes] == [0, 0]
-    assert [path.name for path in tmp_path.iterdir()] == ["shared.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["shared.tensors"]
 
 
 def test_nothing_is_left_of_a_maker_that_fails(tmp_path: Path) -> None:
