@@ -84,7 +84,16 @@ def test_its_colour_stays_apart_from_the_others(mine: Path) -> None:
         for other in methods_on(network):
             if other.key != "mine":
                 assert float((lab(colour) - lab(other.colour)).norm(dim=1).min()) > 20, other.key
-    assert len(set(SPARE_COLOURS)) == len(SPARE_COLOURS)
+
+
+def test_eight_spare_colours_stay_apart_from_the_methods_and_from_each_other() -> None:
+    """By more than 30 in CIELAB (2 can just be seen), and by more than 16 in every kind of colour vision."""
+    assert len(SPARE_COLOURS) >= 8
+    used = [row.colour for key, row in METHODS.items() if key not in HOMES]
+    for place, colour in enumerate(SPARE_COLOURS):
+        for other in (*used, *SPARE_COLOURS[:place]):
+            distances = (lab(colour) - lab(other)).norm(dim=1)
+            assert (float(distances[0]) > 30, float(distances.min()) > 16) == (True, True), (colour, other, distances)
 
 
 def test_a_changed_file_is_another_cell_and_the_others_keep_theirs(mine: Path) -> None:
