@@ -1,8 +1,7 @@
-"""The command `report`: rows, published numbers and the error budget, joined into figures, tables and a page."""
+"""The command `report`: rows, published numbers and the causes of an observed Delta, joined into figures, tables and a page."""
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from sesn.tools.files import GeneratedFiles
 
 commands = typer.Typer()
-ERROR_BUDGET = Path("reports/budget/published.json")
+CAUSES = Path("reports/causes/published.json")
 
 
 @commands.command()
@@ -29,7 +28,7 @@ def report(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = Path("reports"),
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
-    error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
+    causes: Annotated[Path, typer.Option(help="The JSON of `sesn causes`.")] = CAUSES,
     force: Force = False,
     methods: Annotated[
         list[str] | None, typer.Option("--methods", metavar="FILE.py:NAME,...", help="Show methods of your own, too.")
@@ -46,7 +45,7 @@ def report(
         discover()
         for name in filter(None, ",".join(methods or ()).split(",")):
             method(name.strip())
-        render(out, rows, console, only, error_budget, force=force)
+        render(out, rows, console, only, causes, force=force)
 
 
 def render(
@@ -54,7 +53,7 @@ def render(
     rows: Path,
     console: Console,
     only: str | None = None,
-    error_budget: Path = ERROR_BUDGET,
+    causes: Path = CAUSES,
     *,
     force: bool = False,
 ) -> None:
@@ -68,7 +67,7 @@ def render(
     if only is not None:
         artefact(only)
     ours = check_folder(out, only, force=force)
-    found = material(rows, error_budget)
+    found = material(rows, causes)
     _check_rows(found, rows, out)
     for note in found.notes:
         say(f"note: {note}", "yellow")
@@ -106,7 +105,7 @@ def _check_rows(found: Material, rows: Path, out: Path) -> None:
     require(there, "rows", str(rows), rule, remedy)
 
 
-def material(rows: Path, error_budget: Path) -> Material:
+def material(rows: Path, causes: Path) -> Material:
     """All that the report is made of, with what was odd about it."""
     from harness.paper import published
     from harness.plan import EXPERIMENTS
@@ -116,31 +115,23 @@ def material(rows: Path, error_budget: Path) -> Material:
     with warnings.catch_warnings(record=True) as odd:
         warnings.simplefilter("always")
         frame = load(rows)
-    steps, figures = _waterfall(error_budget)
+    steps, figures = _waterfall(causes)
     notes = tuple(dict.fromkeys(str(one.message) for one in odd))
     versions = {key: experiment.version for key, experiment in EXPERIMENTS.items()}
-    return Material(frame, published(), versions, steps, figures, notes, {"error-budget": error_budget})
+    return Material(frame, published(), versions, steps, figures, notes, {"causes": causes})
 
 
 def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
-    """The steps of the error budget as rows, and their figure as `sesn budget` draws it."""
+    """The steps from an observed Delta to what remains as rows, and their figure as `sesn causes` draws it."""
     import pandas as pd
-
-    from sesn._checks import require
 
     if not path.exists():
         return pd.DataFrame(), {}
-    from harness.report.waterfall import budget_rows
-    from sesn.tools.causes import stored_budget
+    from harness.report.waterfall import causes_rows
+    from sesn.tools.causes import stored_causes
     from sesn.tools.drawing import Drawing
-    from sesn.tools.waterfall import draw_budget
+    from sesn.tools.waterfall import draw_causes
 
-    try:
-        require(path.is_file(), "file", str(path), "a regular file")  # to read a pipe may take for ever
-        document = json.loads(path.read_text(encoding="utf-8"))
-        figure = draw_budget(stored_budget(document["budget"]), Path(document["settings"]["target"]).name)
-        return budget_rows(document), {"error-budget": Drawing(figure)}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        from sesn.errors import UsageError
-
-        raise UsageError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error
+    split, document = stored_causes(path)
+    figure = draw_causes(split, Path(document["settings"]["target"]).name)
+    return causes_rows(split, document), {"causes": Drawing(figure)}
