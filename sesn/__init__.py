@@ -10,8 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch.nn import ReLU as ReLU
-
     from sesn.basis import SteerableBasis as SteerableBasis
     from sesn.basis import basis_a as basis_a
     from sesn.basis import basis_b as basis_b
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
 
 #: Where each public name is. A test compares it with the imports above, which are for type checkers and editors.
 _HOMES = {
-    "torch.nn": "ReLU",
     "sesn.basis": "SteerableBasis basis_a basis_b",
     "sesn.errors": "Inadmissible UsageError WrongTypeError",
     "sesn.layers.conv": "ScaleConv ScaleConv1x1 ScaleLift",

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from sesn._torch import recording
+from sesn._torch import metadata, recording
 
 #: Constants by name: numbers, or a word.
 Constants = Mapping[str, Sequence[float] | str]
@@ -31,9 +31,9 @@ class WithMeaning(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        metadata = getattr(destination, "_metadata", None)
-        if metadata is not None and not recording():  # there a constant may have no value
-            metadata[prefix[:-1]][KEY] = dict(self.meaning())
+        beside = metadata(destination)
+        if beside is not None and not recording():  # there a constant may have no value
+            beside[prefix[:-1]][KEY] = dict(self.meaning())
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Mapping[str, Any], strict: bool, *lists: list[str]

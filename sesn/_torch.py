@@ -1,30 +1,77 @@
-"""What torch is doing around a call: recording a graph, transforming a function, casting by itself."""
+"""What is asked of torch: the state it is in, and the only questions that need its private names.
+
+Each private name has a substitute for versions of torch that lack it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 T = TypeVar("T")
 
 
+def _private(path: str, substitute: Any) -> Any:
+    """A private name of torch, or what serves where this version has none."""
+    found: Any = torch
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return substitute if found is None else found
+
+
+_interpreter = _private("_C._functorch.peek_interpreter_stack", lambda: None)
+_batched = _private("_C._functorch.is_legacy_batchedtensor", lambda tensor: False)
+_dispatch_mode = _private("_C._get_dispatch_mode", lambda key: None)
+_FAKE = _private("_C._TorchDispatchModeKey.FAKE", None)
+_tracing = _private("_C._is_tracing", lambda: False)
+
+#: Layers that share a base class which torch does not show.
+BATCH_NORM: type[Any] = _private("nn.modules.batchnorm._BatchNorm", nn.BatchNorm2d)
+INSTANCE_NORM: type[Any] = _private("nn.modules.instancenorm._InstanceNorm", nn.InstanceNorm2d)
+DROPOUT: type[Any] = _private("nn.modules.dropout._DropoutNd", nn.Dropout)
+
+
 def recording() -> bool:
-    """True where tensors may have no values of their own, so that nothing may be cached or looked up.
+    """True where tensors may have no values of their own, so that nothing may be looked up in them.
 
     That is inside torch.compile, torch.export, torch.jit.trace, torch.func, FakeTensorMode and forward-mode
     differentiation, where they have tangents beside their values.
     """
     if torch.compiler.is_compiling():  # first: the compiler cannot follow the other questions
         return True
-    transforming = torch._C._functorch.peek_interpreter_stack() is not None
-    pretending = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
-    return transforming or pretending or torch._C._is_tracing() or forward_ad._current_level >= 0
+    pretending = _dispatch_mode(_FAKE) is not None
+    return _interpreter() is not None or pretending or _tracing() or getattr(forward_ad, "_current_level", -1) >= 0
+
+
+def may_keep(like: Tensor) -> bool:
+    """May I cache now? Whether what is made for a tensor, its device and its dtype, serves later calls as well.
+
+    Not while a graph is recorded, nor for tensors of another kind than torch's own.
+    """
+    return not recording() and type(like) in (Tensor, nn.Parameter)
+
+
+def version(tensor: Tensor) -> int | None:
+    """How often a tensor was written to; None where nobody counts, as in inference mode."""
+    return None if tensor.is_inference() else getattr(tensor, "_version", None)
+
+
+def metadata(state: Any) -> dict[str, dict[str, Any]] | None:
+    """What torch keeps beside the tensors of a state, by the name of the layer; None for a plain dict."""
+    return getattr(state, "_metadata", None)
+
+
+def needs_replay(grad: Tensor) -> bool:
+    """Whether gradients have to be differentiable (create_graph=True), or are many at once (is_grads_batched=True)."""
+    return torch.is_grad_enabled() or bool(_batched(grad))
 
 
 def casting(tensor: Tensor) -> bool:
@@ -48,3 +95,15 @@ def backward_uncast(backward: Callable[[Any, Tensor], T]) -> Callable[[Any, Tens
             return backward(ctx, grad)
 
     return run
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Where compiled modules run as what was compiled, layer by layer, and nothing is compiled."""
+    if "torch._dynamo" not in sys.modules:  # then nothing has been compiled, and importing it takes seconds
+        yield
+        return
+    stance: Callable[[str], AbstractContextManager[Any]] = getattr(torch.compiler, "set_stance", nullcontext)
+    with warnings.catch_warnings(), stance("force_eager"):
+        warnings.filterwarnings("ignore", "Using `torch.compile\\(module\\)` when there are global hooks", UserWarning)
+        yield

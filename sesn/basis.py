@@ -23,11 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sesn._checks import complaint, odd, one_of, positive, require, whole
+from sesn._checks import complaint, odd, positive, require, whole
 from sesn.errors import UsageError, WrongTypeError
 from sesn.scales import ScaleGrid
 
-Window = Literal["paper", "wide"]
+#: Windows proportional to sigma with this odd side for the largest, as in the paper, or 4.5 sigma either side.
+Window = int | Literal["wide"]
 
 #: Half-width of a wide window in sigmas: orders up to 3 have decayed to rounding of float32 there.
 WIDE_HALF_WIDTH = 4.5
@@ -76,11 +77,25 @@ class SteerableBasis:
 
     Made by `basis_a`, `basis_b` or `SteerableBasis.from_function`.
 
-    Attributes:
+    Args:
         grid: the scales.
         boxes: the odd side of each scale's box; outside it the functions are zero.
+        pairs: the functions as products of one-dimensional profiles.
+        functions: any functions of the plane in their place; exactly one of the two is given.
+        name: how the basis was made, for its repr.
+
+    Attributes:
+        grid, boxes, pairs, name: as given.
         kernel_size: V, the side of the largest box.
         functions: the float64 tensor [N_b, S, V, V], built on first access.
+
+    Raises:
+        UsageError: the boxes do not fit the grid, or a function vanishes on its box.
+
+    Example:
+        >>> basis = sesn.basis_a(sesn.ScaleGrid.geometric(0.9, 1.41, 3), 7, 3)
+        >>> len(basis), basis.boxes, basis.functions.shape
+        (9, (3, 5, 7), torch.Size([9, 3, 7, 7]))
     """
 
     def __init__(
@@ -102,30 +117,39 @@ class SteerableBasis:
         self.name = name
         self._plane_functions = tuple(functions or ())
         if pairs is not None:
-            self.scale_profiles(
-                0
-            )  # cheap, and reports a function that vanishes on its box here rather than at first use
+            self.scale_profiles(0)  # reports a function that vanishes on its box here rather than at first use
 
     @classmethod
     def from_function(
-        cls,
-        psi: PlaneFunction | Sequence[PlaneFunction],
-        grid: ScaleGrid,
-        kernel_size: int | None = None,
-        window: Window = "paper",
+        cls, psi: PlaneFunction | Sequence[PlaneFunction], grid: ScaleGrid, window: Window
     ) -> SteerableBasis:
         """Make any function, or several, steerable: psi_sigma(x, y) = sigma^-2 psi(x/sigma, y/sigma).
 
-        `psi(x, y)` gets two float64 tensors [V, V] of coordinates in units of sigma (x to the right, y downwards) and
-        returns a tensor of that shape, or several stacked [n, V, V]. Windows and normalisation are as in `basis_a`.
-        Such a basis has no one-dimensional factors, so only the dense algorithm applies.
+        Such a basis has no one-dimensional factors, so the separable algorithm does not apply.
+
+        Args:
+            psi: a function that gets two float64 tensors [V, V] of coordinates in units of sigma (x to the right, y
+                downwards) and returns a tensor of that shape, or several stacked [n, V, V]; or a list of those.
+            grid: the scales.
+            window: as in `basis_a`, and so is the normalisation.
+
+        Returns:
+            The basis.
+
+        Raises:
+            UsageError: `psi` is no function, or what it returns has the wrong shape or vanishes.
+
+        Example:
+            >>> ring = lambda x, y: (x**2 + y**2) * torch.exp(-(x**2 + y**2))
+            >>> sesn.SteerableBasis.from_function(ring, sesn.ScaleGrid([1.5, 3.0]), 13)
+            from_function(1 functions, sigmas [1.5, 3.0], boxes [7, 13])
         """
         functions = tuple(psi) if isinstance(psi, Sequence) else (psi,)
         require(len(functions) > 0, "psi", psi, "a function or a non-empty sequence of functions")
         for function in functions:
             if not callable(function):
                 raise WrongTypeError(complaint("psi", function, "callable", "give psi(x, y) on tensors"))
-        basis = cls(grid, window_boxes(grid, kernel_size, window), functions=functions, name="from_function")
+        basis = cls(grid, window_boxes(grid, window), functions=functions, name="from_function")
         basis.scale_functions(0)  # so that a psi of the wrong shape or norm is reported here, not at first use
         return basis
 
@@ -149,14 +173,31 @@ class SteerableBasis:
         return window
 
     def scale_functions(self, scale: int) -> Tensor:
-        """The functions of one scale on that scale's own box, [N_b, box, box] in float64."""
+        """Sample the functions of one scale on that scale's own box.
+
+        Args:
+            scale: the index of the scale.
+
+        Returns:
+            [N_b, box, box] in float64.
+        """
         if self.pairs is None:
             return self._dense[scale]
         profiles = self.scale_profiles(scale)
         return profiles[list(self.pairs.rows), :, None] * profiles[list(self.pairs.columns), None, :]
 
     def scale_profiles(self, scale: int) -> Tensor:
-        """The one-dimensional profiles of one scale, [F, box] in float64, each of norm 1 at scale 0."""
+        """Sample the one-dimensional profiles of one scale, each of norm 1 at scale 0.
+
+        Args:
+            scale: the index of the scale.
+
+        Returns:
+            [F, box] in float64.
+
+        Raises:
+            UsageError: the basis is not made of products.
+        """
         if self.pairs is None:
             raise UsageError(f"a basis made by {self.name} has no one-dimensional profiles; use algorithm='dense'")
         return self._profiles[scale]
@@ -197,22 +238,32 @@ class SteerableBasis:
         return f"{self.name}({len(self)} functions, sigmas {sigmas}, boxes {list(self.boxes)})"
 
 
-def basis_a(
-    grid: ScaleGrid,
-    kernel_size: int | None,
-    effective_size: int,
-    window: Window = "paper",
-    max_total_order: int | None = None,
-) -> SteerableBasis:
-    """Type A: the order pairs (n, m) of an E x E grid, E = effective_size, one sigma per scale.
+def basis_a(grid: ScaleGrid, window: Window, effective_size: int, *, max_order: int | None = None) -> SteerableBasis:
+    """Make a basis of type A: the order pairs (n, m) of an E x E grid, one sigma per scale.
 
-    The order along rows runs fastest. With `max_total_order` only the pairs with n + m <= max_total_order are kept
-    (E = 3, max_total_order = 2: six functions). `window="paper"` gives scale s the odd box
-    2 floor(floor(V s / s_max) / 2) + 1; `window="wide"` gives it half-width ceil(4.5 s); `kernel_size` is None then.
+    The order along rows runs fastest.
+
+    Args:
+        grid: the scales.
+        window: an odd side V gives scale s the box 2 floor(floor(V s / s_max) / 2) + 1, as in the paper; "wide" gives
+            it the half-width ceil(4.5 s), which cuts nothing off.
+        effective_size: E.
+        max_order: the highest total order n + m that is kept (E = 3, max_order = 2: six functions); all by default.
+
+    Returns:
+        The basis.
+
+    Raises:
+        UsageError: an argument breaks its rule.
+
+    Example:
+        >>> grid = sesn.ScaleGrid.geometric(1.5, 2.0, 2)
+        >>> len(sesn.basis_a(grid, 7, 3)), len(sesn.basis_a(grid, "wide", 3, max_order=2))
+        (9, 6)
     """
     size = whole("effective_size", effective_size, 1)
-    limit = 2 * size if max_total_order is None else whole("max_total_order", max_total_order, 0)
-    boxes = _hermite_boxes(grid, kernel_size, window, size)
+    limit = 2 * size if max_order is None else whole("max_order", max_order, 0)
+    boxes = _hermite_boxes(grid, window, size)
     functions = [
         (Profile(row), Profile(column)) for column in range(size) for row in range(size) if row + column <= limit
     ]
@@ -220,29 +271,36 @@ def basis_a(
 
 
 def basis_b(
-    grid: ScaleGrid,
-    kernel_size: int | None,
-    effective_size: int,
-    max_order: int = 4,
-    mult: float = 1.4,
-    window: Window = "paper",
+    grid: ScaleGrid, window: Window, effective_size: int, *, max_order: int = 4, mult: float = 1.4
 ) -> SteerableBasis:
-    """Type B: E x E functions of total order <= max_order, at the sub-sigmas sigma, sigma/mult, sigma/mult^2, ...
+    """Make a basis of type B: E x E functions at the sub-sigmas sigma, sigma/mult, sigma/mult^2, and so on.
 
-    The functions are listed sub-sigma by sub-sigma and the first E^2 are kept, E = effective_size. The sub-sigmas of a
-    scale share that scale's box. Its narrowest functions are resolved, and Delta is low, only while the smallest
-    sub-sigma is at least 1.2 pixels: a wide window that goes below warns.
+    The functions are listed sub-sigma by sub-sigma and the first E^2 are kept. The sub-sigmas of a scale share that
+    scale's box. Its narrowest functions are resolved, and Delta is low, only while the smallest sub-sigma is at least
+    1.2 pixels: a wide window that goes below warns.
+
+    Args:
+        grid: the scales.
+        window: as in `basis_a`.
+        effective_size: E.
+        max_order: the highest total order n + m.
+        mult: the step between sub-sigmas.
+
+    Returns:
+        The basis.
+
+    Raises:
+        UsageError: an argument breaks its rule.
+
+    Example:
+        >>> sesn.basis_b(sesn.ScaleGrid([1.7, 5.1]), 15, 7, mult=1.5)
+        basis_b(49 functions, sigmas [1.7, 5.1], boxes [5, 15])
     """
     size = whole("effective_size", effective_size, 1)
     order = whole("max_order", max_order, 0)
-    require(
-        positive(mult) and mult > 1,
-        "mult",
-        mult,
-        "greater than 1",
-        "each sub-sigma is the last one divided by mult",
-    )
-    boxes = _hermite_boxes(grid, kernel_size, window, size)
+    remedy = "each sub-sigma is the last one divided by mult"
+    require(positive(mult) and mult > 1, "mult", mult, "greater than 1", remedy)
+    boxes = _hermite_boxes(grid, window, size)
     orders = [(row, column) for column in range(order + 1) for row in range(order + 1 - column)]
     sub_sigmas = math.ceil(size**2 / len(orders))
     functions = [
@@ -258,31 +316,24 @@ def basis_b(
     return SteerableBasis(grid, boxes, pairs=ProfilePairs.of(functions), name="basis_b")
 
 
-def window_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window) -> tuple[int, ...]:
-    """The odd side of each scale's box: proportional to sigma ("paper"), or 4.5 sigma either side ("wide")."""
+def window_boxes(grid: ScaleGrid, window: Window) -> tuple[int, ...]:
+    """The odd side of each scale's box: proportional to sigma up to this side, or 4.5 sigma either side ("wide")."""
     if not isinstance(grid, ScaleGrid):
         raise WrongTypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
-    one_of("window", window, ("paper", "wide"))
     if window == "wide":
-        require(
-            kernel_size is None, "kernel_size", kernel_size, "None with window='wide'", "the sigmas decide the width"
-        )
         return tuple(2 * math.ceil(WIDE_HALF_WIDTH * sigma) + 1 for sigma in grid)
-    if kernel_size is None:
-        raise UsageError(complaint("kernel_size", None, "an odd number with window='paper'", "or use window='wide'"))
-    size = odd("kernel_size", kernel_size)
+    if window is None or isinstance(window, str):
+        wrong = UsageError if isinstance(window, str) else WrongTypeError
+        raise wrong(complaint("window", window, "an odd number or 'wide'", "such as 7"))
+    size = odd("window", window)
     return tuple(2 * (math.floor(size * sigma / grid.largest) // 2) + 1 for sigma in grid)
 
 
-def _hermite_boxes(grid: ScaleGrid, kernel_size: int | None, window: Window, effective_size: int) -> tuple[int, ...]:
-    boxes = window_boxes(grid, kernel_size, window)
-    require(
-        effective_size <= max(boxes),
-        "effective_size",
-        effective_size,
-        f"at most the kernel's side ({max(boxes)})",
-        "an E x E box larger than the kernel has more functions than the kernel has taps; raise `kernel_size`",
-    )
+def _hermite_boxes(grid: ScaleGrid, window: Window, effective_size: int) -> tuple[int, ...]:
+    boxes = window_boxes(grid, window)
+    rule = f"at most the kernel's side ({max(boxes)})"
+    remedy = "an E x E box larger than the kernel has more functions than the kernel has taps; raise `window`"
+    require(effective_size <= max(boxes), "effective_size", effective_size, rule, remedy)
     return boxes
 
 
@@ -307,5 +358,5 @@ def _require_norms(norms: Tensor) -> None:
         if not (math.isfinite(norm) and norm > 0):
             raise UsageError(
                 f"basis function {index} has norm {norm} on the smallest scale's box, so it cannot be normalised; "
-                "raise `kernel_size` or the smallest sigma, or drop that function"
+                "raise `window` or the smallest sigma, or drop that function"
             )

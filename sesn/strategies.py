@@ -146,16 +146,16 @@ def bases(
     draw: st.DrawFn,
     grid: Drawn[sesn.ScaleGrid] = GRIDS,
     kind: Drawn[Literal["a", "b"]] = "a",
-    window: Drawn[Window] = "wide",
+    window: Drawn[Literal["paper", "wide"]] = "wide",
     orders: Drawn[int] = ORDERS,
 ) -> sesn.SteerableBasis:
     """Hermite-Gauss bases of E x E functions, E = orders: type A, or type B with sub-sigmas a factor 1.1 apart."""
-    shape: Window = draw(_strategy(window))
+    shape = draw(_strategy(window))
     scales, size = draw(_strategy(grid)), draw(_strategy(orders))
-    side = None if shape == "wide" else draw(_kernel_sizes(scales))
+    side: Window = "wide" if shape == "wide" else draw(_kernel_sizes(scales))
     if draw(_strategy(kind)) == "a":
-        return sesn.basis_a(scales, side, size, shape)
-    return sesn.basis_b(scales, side, size, max_order=2, mult=1.1, window=shape)
+        return sesn.basis_a(scales, side, size)
+    return sesn.basis_b(scales, side, size, max_order=2, mult=1.1)
 
 
 def _kernel_sizes(grid: sesn.ScaleGrid) -> SearchStrategy[int]:
@@ -227,7 +227,7 @@ def random_network(
         layers: list[nn.Module] = [sesn.ScaleLift(1, channels, basis, **options)]
         for _ in range(depth):
             layers.append(_rectifier(nonlinearity, padding_mode))
-            layers.append(sesn.ScaleConv(channels, channels, basis, interscale, **options))
+            layers.append(sesn.ScaleConv(channels, channels, basis, interscale=interscale, **options))
         return nn.Sequential(*layers, *_pooling(head))
 
     return _seeded(make, seed)
@@ -236,7 +236,7 @@ def random_network(
 def _rectifier(nonlinearity: Nonlinearity, padding_mode: PaddingMode) -> nn.Module:
     if nonlinearity == "bandlimited":
         return sesn.BandlimitedReLU(padding_mode)
-    return sesn.ReLU() if nonlinearity == "relu" else nn.Identity()
+    return nn.ReLU() if nonlinearity == "relu" else nn.Identity()
 
 
 def _pooling(head: Head) -> list[nn.Module]:

@@ -10,7 +10,7 @@ from sesn import GlobalPool, ScaleConv, ScaleGrid, ScaleLift, ScaleProjection, b
 from neighbour import CHANNELS
 
 def basis():
-    return basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")
+    return basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)
 
 def lift():
     return ScaleLift(1, CHANNELS, basis())

@@ -14,7 +14,7 @@ from sesn.tools.spectra import random_images
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 STEP = 2**-0.5
 GRID = ScaleGrid.geometric(1.5, 1 / STEP, 5)
-WIDE = basis_a(GRID, None, 2, window="wide")
+WIDE = basis_a(GRID, "wide", 2)
 
 
 def weighted(layer: Any, seed: int = 0) -> Any:
@@ -25,7 +25,7 @@ def weighted(layer: Any, seed: int = 0) -> Any:
 
 
 def mixing_network() -> nn.Sequential:
-    lift, mixing = ScaleLift(1, 2, WIDE, algorithm="dense"), ScaleConv(2, 2, WIDE, 2, algorithm="dense")
+    lift, mixing = ScaleLift(1, 2, WIDE, algorithm="dense"), ScaleConv(2, 2, WIDE, interscale=2, algorithm="dense")
     return nn.Sequential(weighted(lift), weighted(mixing))
 
 

@@ -120,14 +120,14 @@ def bases(draw: st.DrawFn, max_scales: int = 3) -> Bases:
     limit = draw(st.none() | st.integers(0, 3))
     if kind == "wide":
         sigmas = [sigma / 2 for sigma in draw(sigma_lists(2))]  # small, or the sum would take too long
-        library = basis_a(ScaleGrid(sigmas), None, size, window="wide", max_total_order=limit)
+        library = basis_a(ScaleGrid(sigmas), "wide", size, max_order=limit)
         return Bases(library, functions(sigmas, wide_boxes(sigmas), orders_a(size, limit)))
     sigmas = draw(sigma_lists(max_scales))
     least = math.ceil(3 * sigmas[-1] / sigmas[0]) // 2 * 2 + 1
     kernel_size = least + 2 * draw(st.integers(0, 1))
     grid, boxes = ScaleGrid(sigmas), paper_boxes(sigmas, kernel_size)
     if kind == "A":
-        library = basis_a(grid, kernel_size, size, max_total_order=limit)
+        library = basis_a(grid, kernel_size, size, max_order=limit)
         return Bases(library, functions(sigmas, boxes, orders_a(size, limit)))
     order, mult = draw(st.sampled_from([2, 1, 0])), draw(st.floats(1.1, 1.5))
     library = basis_b(grid, kernel_size, size, max_order=order, mult=mult)

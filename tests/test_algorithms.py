@@ -12,7 +12,7 @@ import slow
 import torch
 from hypothesis import given
 
-import sesn.layers.conv
+import sesn.layers.steerable
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn.algorithms import Axis, banded, separable
 from sesn.meter.resample import resampler_line
@@ -276,7 +276,7 @@ def test_bands_leave_out_what_a_long_resampler_does_not_reach() -> None:
 @pytest.mark.parametrize(
     ("basis", "channels", "size", "expected"),
     [
-        (basis_a(ScaleGrid([3.0]), None, 3, window="wide", max_total_order=2), 32, 28, "separable"),
+        (basis_a(ScaleGrid([3.0]), "wide", 3, max_order=2), 32, 28, "separable"),
         (basis_b(ScaleGrid([0.7]), 3, 3), 32, 28, "dense"),
         (basis_b(ScaleGrid([5.1]), 15, 7, mult=1.5), 32, 14, "spectral"),
     ],
@@ -287,8 +287,8 @@ def test_auto_takes_the_cheaper_way(
 ) -> None:
     taken = []
     for name in ("dense_convolution", "separable_convolution", "spectral_convolution"):
-        way = getattr(sesn.layers.conv, name)
-        monkeypatch.setattr(sesn.layers.conv, name, lambda *a, _n=name, _w=way: taken.append(_n) or _w(*a))
+        way = getattr(sesn.layers.steerable, name)
+        monkeypatch.setattr(sesn.layers.steerable, name, lambda *a, _n=name, _w=way: taken.append(_n) or _w(*a))
     layer = ScaleConv(channels, channels, basis)
     layer(torch.zeros(16, channels, 1, size, size))
     assert taken == [f"{expected}_convolution"]

@@ -109,7 +109,7 @@ def make(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_even_kernels(make: Any, size: int) -> None:
-    with complains(ValueError, f"`kernel_size` (={size})", "odd", f"use {size - 1} or {size + 1}"):
+    with complains(ValueError, f"`window` (={size})", "odd", f"use {size - 1} or {size + 1}"):
         make(size=size)
 
 
@@ -123,23 +123,14 @@ def test_even_kernels(make: Any, size: int) -> None:
     ],
 )
 def test_kernels_of_no_size(make: Any, size: Any, error: type[Exception], rule: str) -> None:
-    with complains(error, f"`kernel_size` (={size})", rule):
+    with complains(error, f"`window` (={size})", rule):
         make(size=size)
 
 
-def test_a_wide_window_takes_no_kernel_size(make: Any) -> None:
-    with complains(ValueError, "`kernel_size` (=7)", "None", "window='wide'"):
-        make(size=7, window="wide")
-
-
-def test_the_papers_window_needs_a_kernel_size(make: Any) -> None:
-    with complains(ValueError, "`kernel_size` (=None)", "window='paper'"):
-        make(size=None)
-
-
-def test_unknown_windows(make: Any) -> None:
-    with complains(ValueError, "`window` (='narrow')", "'paper', 'wide'"):
-        make(window="narrow")
+@pytest.mark.parametrize(("window", "error"), [("narrow", ValueError), (None, TypeError)])
+def test_unknown_windows(make: Any, window: Any, error: type[Exception]) -> None:
+    with complains(error, f"`window` (={window!r})", "'wide'"):
+        make(size=window)
 
 
 def test_a_grid_that_is_a_list(make: Any) -> None:
@@ -156,11 +147,11 @@ def test_a_box_larger_than_the_kernel(maker: Any) -> None:
 BASES: list[tuple[Any, type[Exception], str, str]] = [
     (lambda: basis_a(GRID, 7, 0), ValueError, "`effective_size` (=0)", "at least 1"),
     (lambda: basis_a(GRID, 7, 2.0), TypeError, "`effective_size` (=2.0)", "whole"),  # type: ignore[arg-type]
-    (lambda: basis_a(GRID, 7, 2, max_total_order=-1), ValueError, "`max_total_order` (=-1)", "at least 0"),
+    (lambda: basis_a(GRID, 7, 2, max_order=-1), ValueError, "`max_order` (=-1)", "at least 0"),
     (lambda: basis_b(GRID, 7, 2, max_order=-1), ValueError, "`max_order` (=-1)", "at least 0"),
     (lambda: basis_b(GRID, 7, 2, mult=1.0), ValueError, "`mult` (=1.0)", "greater than 1"),
     (lambda: basis_b(GRID, 7, 2, mult=float("nan")), ValueError, "`mult` (=nan)", "greater than 1"),
-    (lambda: basis_a(GRID, 3, 2), ValueError, "norm 0", "kernel_size"),
+    (lambda: basis_a(GRID, 3, 2), ValueError, "norm 0", "window"),
     (lambda: SteerableBasis.from_function([], GRID, 7), ValueError, "`psi` (=[])", "non-empty"),
     (lambda: SteerableBasis.from_function(3, GRID, 7), TypeError, "`psi` (=3)", "callable"),  # type: ignore[arg-type]
     (lambda: SteerableBasis.from_function(lambda x, y: x[0], GRID, 7), ValueError, "psi(x, y).shape", "(3,)"),

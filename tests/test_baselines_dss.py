@@ -76,7 +76,7 @@ def test_the_lift_makes_its_matrices_once_and_follows_the_dtype() -> None:
     first = lift._matrices(8, image)
     assert lift._matrices(8, image) is first
     assert lift(image.float()).dtype == torch.float32
-    assert len(copy.deepcopy(lift)._constants._kept) == 0
+    assert len(copy.deepcopy(lift)._store) == 0
     assert not lift.state_dict()
     with torch.inference_mode():
         lift(torch.ones(1, 1, 5, 5))
@@ -107,7 +107,7 @@ def test_he_and_delta_weights() -> None:
     torch.manual_seed(0)
     he = DSSConv(16, 64, 3, scales=2, interscale=2).weight.detach()
     assert float(he.std()) == pytest.approx(math.sqrt(2 / (9 * 2 * 16)), rel=0.03)
-    square, wide = (DSSConv(c, o, 3, 2, 2, init="delta").weight.detach() for c, o in ((4, 4), (16, 128)))
+    square, wide = (DSSConv(c, o, 3, 2, interscale=2, init="delta").weight.detach() for c, o in ((4, 4), (16, 128)))
     assert torch.equal(square[:, :, 0, 1, 1].diagonal(), torch.ones(4))
     assert float(wide[8 * 3 + 5, 3, 1, 1, 1]) == 0.125
     assert int((wide == 0.125).sum()) == 128 * 2
@@ -157,4 +157,7 @@ def test_bad_fields_are_named() -> None:
 
 
 def test_the_repr_says_in_and_out() -> None:
-    assert repr(DSSConv(2, 3, 3, 4, 2, stride=2)) == "DSSConv(2 -> 3, kernel_size=3, scales=4, interscale=2, stride=2)"
+    assert (
+        repr(DSSConv(2, 3, 3, 4, interscale=2, stride=2))
+        == "DSSConv(2 -> 3, kernel_size=3, scales=4, interscale=2, stride=2)"
+    )

@@ -22,7 +22,7 @@ def test_the_nine_filters_are_orthonormal_cosines() -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 def test_any_convolution_can_be_written_so(stride: int) -> None:
     kernel, image = torch.randn(3, 2, 3, 3, dtype=torch.float64), torch.randn(2, 2, 7, 8, dtype=torch.float64)
-    layer = HarmonicConv(2, 3, stride, dtype=torch.float64)
+    layer = HarmonicConv(2, 3, stride=stride, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.copy_(torch.einsum("oiyx,nyx->oin", kernel, cosine_filters()))
     torch.testing.assert_close(layer(image), F.conv2d(image, kernel, stride=stride, padding=1))

@@ -65,7 +65,7 @@ def test_the_sizes(size: int, sizes: list[int]) -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("size", [(7, 7), (12, 9)])
 def test_the_lift_is_its_definition(stride: int, size: tuple[int, int]) -> None:
-    layer = SEVFLift(2, 3, 7, SCALES, ANGLES, stride, dtype=torch.float64)
+    layer = SEVFLift(2, 3, 7, SCALES, ANGLES, stride=stride, dtype=torch.float64)
     image = normal(2, 2, *size)
     expected = slow_vectors([slow_scale(image, layer.weight, scale, stride) for scale in SCALES])
     torch.testing.assert_close(layer(image), expected)
@@ -74,7 +74,7 @@ def test_the_lift_is_its_definition(stride: int, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kernel_size", [1, 3, 7])
 def test_the_convolution_is_its_definition(stride: int, kernel_size: int) -> None:
-    layer = SEVFConv(2, 3, kernel_size, SCALES, ANGLES, stride, dtype=torch.float64)
+    layer = SEVFConv(2, 3, kernel_size, SCALES, ANGLES, stride=stride, dtype=torch.float64)
     field = normal(2, 2, 2, 8, 11).requires_grad_()
     u, v = field.unbind(2)
     responses = []

@@ -57,7 +57,7 @@ def test_enlarged_scales_answer_in_the_middle_only(scale: float, rows: tuple[int
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("size", [(7, 7), (14, 9), (28, 28)])
 def test_the_layer_is_its_definition(stride: int, bias: bool, size: tuple[int, int]) -> None:
-    layer = SIConv(2, 3, 5, MNIST, stride, bias, dtype=torch.float64)
+    layer = SIConv(2, 3, 5, MNIST, stride=stride, bias=bias, dtype=torch.float64)
     image = normal(2, 2, *size).requires_grad_()
     out, expected = layer(image), slow_layer(image, layer)
     assert out.shape[-2:] == tuple(math.ceil(side / stride) for side in size)
@@ -80,10 +80,10 @@ def test_constants_are_made_once_and_not_saved() -> None:
     layer = SIConv(1, 2, 3, (0.5, 1, 2))
     image = torch.zeros(1, 1, 8, 8)
     layer(image)
-    kept = dict(layer._constants._kept._kept)
+    kept = dict(layer._store._kept)
     layer(image)
     assert kept
-    assert all(layer._constants._kept._kept[key] is value for key, value in kept.items())
+    assert all(layer._store._kept[key] is value for key, value in kept.items())
     assert list(layer.state_dict()) == ["weight", "bias"]
     assert layer.double()(image.double()).dtype == torch.float64
 

@@ -109,7 +109,7 @@ def test_a_1x1_kernel_is_the_same_at_all_scales(recipe: str) -> None:
 def test_the_layers_are_their_definition(recipe: str, stride: int, size: tuple[int, int]) -> None:
     image, field = normal(2, 2, *size), normal(2, 2, 7, *size)
     first = lift(7, MNIST, recipe, stride=stride)
-    later = SiCNNConv(2, 3, 7, MNIST, stride, recipe, dtype=torch.float64)  # type: ignore[arg-type]
+    later = SiCNNConv(2, 3, 7, MNIST, stride=stride, recipe=recipe, dtype=torch.float64)  # type: ignore[arg-type]
     lifted, convolved = first(image), later(field)
     assert lifted.shape == (2, 3, 7, *(math.ceil(side / stride) for side in size))
     for i, scale in enumerate(MNIST):
@@ -150,10 +150,10 @@ def test_shifts_commute_exactly_away_from_the_border(recipe: str) -> None:
 def test_constants_are_made_once_and_not_saved() -> None:
     layer = lift(3, STL, "paper")
     layer.kernels()
-    kept = dict(layer._constants._kept._kept)
+    kept = dict(layer._store._kept)
     layer.kernels()
-    assert kept.keys() == layer._constants._kept._kept.keys()
-    assert all(layer._constants._kept._kept[key] is value for key, value in kept.items())
+    assert kept.keys() == layer._store._kept.keys()
+    assert all(layer._store._kept[key] is value for key, value in kept.items())
     assert list(layer.state_dict()) == ["weight"]
     assert layer.float()(torch.zeros(1, 2, 5, 5)).dtype == torch.float32
 

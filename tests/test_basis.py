@@ -17,6 +17,7 @@ from hypothesis import given
 from scipy.special import eval_hermitenorm
 
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
+from sesn.basis import Window
 
 
 def plane_hermite(row: int, column: int, divisor: float = 1.0):
@@ -58,7 +59,7 @@ def test_a_scale_on_its_own_box_is_a_cut_of_the_whole(pair: slow.Bases) -> None:
 
 @given(slow.sigma_lists(4), st.integers(1, 3), st.none() | st.integers(0, 2))
 def test_wide_windows_reach_four_and_a_half_sigmas(sigmas: list[float], size: int, limit: int | None) -> None:
-    basis = basis_a(ScaleGrid(sigmas), None, size, window="wide", max_total_order=limit)
+    basis = basis_a(ScaleGrid(sigmas), "wide", size, max_order=limit)
     assert basis.boxes == tuple(slow.wide_boxes(sigmas))
     assert basis.kernel_size == 2 * math.ceil(4.5 * max(sigmas)) + 1
     expected = slow.functions(sigmas, basis.boxes, slow.orders_a(size, limit))
@@ -69,7 +70,7 @@ def test_wide_windows_reach_four_and_a_half_sigmas(sigmas: list[float], size: in
 def test_wide_type_b_shares_the_box_among_its_sub_sigmas(sigmas: list[float]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        basis = basis_b(ScaleGrid(sigmas), None, 3, max_order=1, window="wide")
+        basis = basis_b(ScaleGrid(sigmas), "wide", 3, max_order=1)
     expected = slow.functions(sigmas, slow.wide_boxes(sigmas), slow.orders_b(3, 1, 1.4))
     np.testing.assert_allclose(basis.functions.numpy(), expected, rtol=1e-12, atol=1e-14)
 
@@ -88,7 +89,7 @@ def test_type_a_lists_the_row_order_fastest() -> None:
 
 def test_six_functions_up_to_total_order_two() -> None:
     grid = ScaleGrid([1.0, 1.5])
-    few, all_nine = (basis_a(grid, 5, 3, max_total_order=limit) for limit in (2, None))
+    few, all_nine = (basis_a(grid, 5, 3, max_order=limit) for limit in (2, None))
     assert (len(few), len(all_nine)) == (6, 9)
     assert torch.equal(few.functions, all_nine.functions[[0, 1, 2, 3, 4, 6]])
 
@@ -104,13 +105,13 @@ def test_the_last_sub_sigma_of_type_b_is_cut_off() -> None:
 
 @given(st.sampled_from([2, 3]), st.floats(1.0, 2.0), st.integers(1, 3))
 def test_type_a_steers(q: int, sigma: float, size: int) -> None:
-    basis = basis_a(ScaleGrid([sigma, q * sigma]), None, size, window="wide")
+    basis = basis_a(ScaleGrid([sigma, q * sigma]), "wide", size)
     assert_steers(basis, q)
 
 
 @given(st.sampled_from([2, 3]), st.floats(1.7, 2.0))
 def test_type_b_steers(q: int, sigma: float) -> None:
-    assert_steers(basis_b(ScaleGrid([sigma, q * sigma]), None, 3, max_order=2, window="wide"), q)
+    assert_steers(basis_b(ScaleGrid([sigma, q * sigma]), "wide", 3, max_order=2), q)
 
 
 @given(st.sampled_from([2, 3]), st.floats(0.8, 2.0), st.floats(-1, 1))
@@ -134,10 +135,10 @@ def assert_steers(basis: SteerableBasis, q: int) -> None:
 @given(slow.sigma_lists(3), st.integers(1, 3), st.booleans())
 def test_from_function_reproduces_type_a(sigmas: list[float], size: int, wide: bool) -> None:
     grid = ScaleGrid(sigmas)
-    window, kernel_size = ("wide", None) if wide else ("paper", 2 * math.ceil(3 * sigmas[-1] / sigmas[0]) + 1)
+    window: Window = "wide" if wide else 2 * math.ceil(3 * sigmas[-1] / sigmas[0]) + 1
     functions = [plane_hermite(row, column) for row, column, _ in slow.orders_a(size)]
-    made = SteerableBasis.from_function(functions, grid, kernel_size, window)
-    expected = basis_a(grid, kernel_size, size, window)
+    made = SteerableBasis.from_function(functions, grid, window)
+    expected = basis_a(grid, window, size)
     assert made.boxes == expected.boxes
     torch.testing.assert_close(made.functions, expected.functions, rtol=1e-10, atol=1e-13)
 
@@ -223,14 +224,14 @@ def test_check_value_of_one_function_of_the_release() -> None:
 
 def test_type_b_warns_where_a_wide_window_cannot_help() -> None:
     with pytest.warns(UserWarning, match=r"smallest sub-sigma is 0\.62 pixels, below 1\.2"):
-        basis_b(ScaleGrid([1.7, 2.4]), None, 7, window="wide")
+        basis_b(ScaleGrid([1.7, 2.4]), "wide", 7)
 
 
-@pytest.mark.parametrize(("smallest", "window"), [(1.2 * 1.4**3 + 1e-9, "wide"), (0.8, "paper")])
-def test_type_b_does_not_warn_otherwise(smallest: float, window: str) -> None:
+@pytest.mark.parametrize(("smallest", "window"), [(1.2 * 1.4**3 + 1e-9, "wide"), (0.8, 15)])
+def test_type_b_does_not_warn_otherwise(smallest: float, window: Window) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        basis_b(ScaleGrid([smallest, 2 * smallest]), None if window == "wide" else 15, 7, window=window)
+        basis_b(ScaleGrid([smallest, 2 * smallest]), window, 7)
 
 
 def test_copies_and_pickles_are_the_same_basis() -> None:
@@ -246,7 +247,7 @@ def test_repr_says_what_it_is() -> None:
 
 
 def test_thirteen_wide_scales_stay_small(device: torch.device) -> None:
-    basis = basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 13), None, 3, window="wide", max_total_order=2)
+    basis = basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 13), "wide", 3, max_order=2)
     layers = ScaleLift(1, 2, basis, device=device), ScaleConv(2, 2, basis, interscale=2, device=device)
     out = layers[1](layers[0](torch.ones(1, 1, 32, 32, device=device)))
     assert out.shape == (1, 2, 13, 32, 32)

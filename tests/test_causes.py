@@ -28,7 +28,7 @@ from sesn.tools.surgery import bandlimited, linearised, refined, unstrided, wide
 from sesn.tools.waterfall import draw_causes
 
 STEP = 96 / 68
-WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 3), None, 2, window="wide")
+WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)
 PUBLISHED = basis_a(ScaleGrid.geometric(0.9, STEP, 3), 7, 3)
 
 
@@ -197,7 +197,7 @@ def test_a_finer_grid_gives_the_same_responses() -> None:
 
 
 def test_without_strides_every_second_pixel_is_the_same() -> None:
-    wide = basis_a(ScaleGrid.geometric(1.5, STEP, 2), None, 2, window="wide")
+    wide = basis_a(ScaleGrid.geometric(1.5, STEP, 2), "wide", 2)
     layers = ScaleLift(3, 2, wide, stride=2), ScaleConv1x1(2, 2, stride=2), ScaleConv(2, 2, wide)
     module = build(*layers)
     images = rescale(rescale(photographs(1), 1 / 8, "fourier"), 8, "fourier")  # smooth enough for a stride of 4

@@ -39,7 +39,6 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "SpatialAvgPool": (lambda: sesn.SpatialAvgPool(2), FIELD),
     "GlobalPool": (sesn.GlobalPool, IMAGE),
     "BandlimitedReLU": (sesn.BandlimitedReLU, FIELD),
-    "ReLU": (sesn.ReLU, FIELD),
     "DSSLift": (lambda: dss.DSSLift(2), IMAGE),
     "DSSConv": (lambda: dss.DSSConv(2, 3, 3, 2), FIELD),
     "HarmonicConv": (lambda: harmonic.HarmonicConv(2, 3), IMAGE),
@@ -111,7 +110,10 @@ def test_every_algorithm_compiles_whole(kind: str, algorithm: Any, training: boo
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_inductor_compiles_a_network(algorithm: Any) -> None:
     torch.manual_seed(0)
-    lift, conv = sesn.ScaleLift(2, 3, A, algorithm=algorithm), sesn.ScaleConv(3, 2, A, 2, algorithm=algorithm)
+    lift, conv = (
+        sesn.ScaleLift(2, 3, A, algorithm=algorithm),
+        sesn.ScaleConv(3, 2, A, interscale=2, algorithm=algorithm),
+    )
     agree(nn.Sequential(lift, sesn.BandlimitedReLU(), conv, sesn.ScaleProjection()), IMAGE, "inductor")
 
 

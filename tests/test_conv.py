@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from torch import Tensor, nn
 
-import sesn.layers.conv
+import sesn.layers.steerable
 from sesn import ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, basis_a, basis_b
 
 ALGORITHMS = ["dense", "separable", "spectral"]
@@ -174,8 +174,8 @@ def test_the_1x1_layer_mixes_channels_at_every_scale_and_position(seed: int, str
 def composed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list that grows by one for every kernel that is composed."""
     calls: list[Any] = []
-    compose = sesn.layers.conv.compose_kernel
-    monkeypatch.setattr(sesn.layers.conv, "compose_kernel", lambda *args: calls.append(1) or compose(*args))
+    compose = sesn.layers.steerable.compose_kernel
+    monkeypatch.setattr(sesn.layers.steerable, "compose_kernel", lambda *args: calls.append(1) or compose(*args))
     return calls
 
 

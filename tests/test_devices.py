@@ -10,7 +10,6 @@ import torch
 from one_device import train_and_evaluate
 from torch import Tensor, nn
 
-import sesn.layers.store
 from sesn import (
     BandlimitedReLU,
     GlobalPool,
@@ -25,6 +24,7 @@ from sesn import (
     SteerableBasis,
     basis_a,
 )
+from sesn.layers.store import Store
 
 
 @pytest.fixture(params=["meta", "present"])
@@ -38,7 +38,7 @@ def psi(x: Tensor, y: Tensor) -> Tensor:
 
 
 GRID = ScaleGrid([0.9, 1.3])
-NARROW, WIDE = basis_a(GRID, 5, 2), basis_a(GRID, None, 2, window="wide")
+NARROW, WIDE = basis_a(GRID, 5, 2), basis_a(GRID, "wide", 2)
 ANY = SteerableBasis.from_function(psi, GRID, 5)
 FIELD, IMAGE = (2, 2, 2, 9, 8), (2, 2, 9, 8)
 STEERABLE: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -143,12 +143,12 @@ def test_the_meta_device_alone_would_not_see_it() -> None:
 @pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])
 def test_constants_are_built_once(algorithm: Any, monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
     built: list[int] = []
-    keep = sesn.layers.store.ConstantTable._keep
+    get = Store.get
 
     def counting(self: Any, key: Any, samples: Tensor, make: Any) -> Any:
-        return keep(self, key, samples, lambda: built.append(1) or make())
+        return get(self, key, samples, lambda: built.append(1) or make())
 
-    monkeypatch.setattr(sesn.layers.store.ConstantTable, "_keep", counting)
+    monkeypatch.setattr(Store, "get", counting)
     layer = ScaleConv(2, 2, NARROW, algorithm=algorithm, device=device)
     for _ in range(3):
         layer(torch.ones(FIELD, device=device)).sum().backward()

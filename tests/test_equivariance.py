@@ -21,7 +21,7 @@ SQRT_HALF = 0.5**0.5
 
 
 def wide_basis(ratio: float, count: int = 2, orders: int = 3) -> sesn.SteerableBasis:
-    return basis_a(ScaleGrid.geometric(1.5, ratio, count), None, orders, "wide")
+    return basis_a(ScaleGrid.geometric(1.5, ratio, count), "wide", orders)
 
 
 class Dilated(nn.Module):

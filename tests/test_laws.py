@@ -47,7 +47,7 @@ def sizes() -> st.SearchStrategy[tuple[int, int]]:
 
 
 def wide_basis(sigma: float, ratio: float, count: int = 2):
-    return basis_a(ScaleGrid.geometric(sigma, ratio, count), None, 3, "wide")
+    return basis_a(ScaleGrid.geometric(sigma, ratio, count), "wide", 3)
 
 
 def resolved_images(before: int, after: int, leading: tuple[int, ...] = (1, 1)):
@@ -186,7 +186,7 @@ def test_the_error_falls_as_the_same_picture_is_put_on_finer_grids(device, depth
 @given(width=st.floats(1.5, 3), grid=scale_grids(smallest=st.floats(1.3, 2), count=2))
 def test_a_lifted_gaussian_has_its_closed_form(device, row, column, width, grid):
     """He_n under a Gaussian sigma, correlated with a Gaussian tau, is He_n under rho^2 = sigma^2 + tau^2."""
-    layer = ScaleLift(1, 1, basis_a(grid, None, 3, "wide"), bias=False, dtype=torch.float64)
+    layer = ScaleLift(1, 1, basis_a(grid, "wide", 3), bias=False, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.zero_()
         layer.weight[0, 0, 3 * column + row] = 1.0

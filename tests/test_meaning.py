@@ -12,6 +12,7 @@ from torch import nn
 
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn._meaning import meanings
+from sesn.basis import Window
 from sesn.methods.dss import DSSConv
 from sesn.methods.sevf import SEVFConv, SEVFLift, sevf_angles, sevf_scales
 from sesn.methods.si_convnet import SIConv
@@ -21,8 +22,8 @@ from sesn.methods.ss_cnn import SSConv
 GRID = ScaleGrid([1.5, 2.1])
 
 
-def lift(grid: ScaleGrid = GRID, kernel_size: int = 9, **options: Any) -> ScaleLift:
-    return ScaleLift(1, 2, basis_a(grid, kernel_size, 2, **options))
+def lift(grid: ScaleGrid = GRID, window: Window = 9) -> ScaleLift:
+    return ScaleLift(1, 2, basis_a(grid, window, 2))
 
 
 def written_and_read(state: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def any_basis(power: float) -> SteerableBasis:
 B = basis_b(GRID, 9, 2, max_order=1, mult=1.4)
 DIFFERENT: dict[str, tuple[nn.Module, nn.Module, str]] = {
     "sigmas": (lift(), lift(ScaleGrid([2.5, 3.5])), r"`sigmas` is \(1.5, 2.1\) there and \(2.5, 3.5\) here"),
-    "window": (lift(), lift(kernel_size=11), r"`boxes` is \(7, 9\) there and \(7, 11\) here"),
+    "window": (lift(), lift(window=11), r"`boxes` is \(7, 9\) there and \(7, 11\) here"),
     "functions": (
         ScaleConv(1, 2, B),
         ScaleConv(1, 2, basis_b(GRID, 9, 2, max_order=1, mult=1.5)),

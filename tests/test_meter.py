@@ -15,7 +15,7 @@ from sesn.meter.action import ScaleTranslation, rescale
 from sesn.tools.photographs import photographs
 
 STEP = 96 / 68
-BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 4), None, 2, window="wide")
+BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 4), "wide", 2)
 IMAGES = photographs(3)
 
 

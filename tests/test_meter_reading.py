@@ -60,7 +60,7 @@ def test_one_pixel_may_be_asked_for_as_scores_and_not_as_a_map(kind: Any) -> Non
 
 def two_lifts(use: Callable[[Tensor, nn.Module, nn.Module], Tensor]) -> tuple[nn.Module, nn.Module]:
     """Lifts of different scales, the second registered last."""
-    other = basis_a(ScaleGrid.geometric(1.5, 2.0, 5), None, 2, window="wide")
+    other = basis_a(ScaleGrid.geometric(1.5, 2.0, 5), "wide", 2)
     first, second = weighted(ScaleLift(1, 2, WIDE)), weighted(ScaleLift(1, 2, other))
     return Does(use, first, second).eval(), first
 

@@ -15,7 +15,7 @@ from sesn.tools.spectra import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 ONE = IMAGES[:1]
-WIDE = basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")
+WIDE = basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)
 
 
 class Does(nn.Module):

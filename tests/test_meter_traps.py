@@ -14,7 +14,7 @@ from sesn.methods.dss import DSSConv, DSSLift
 from sesn.tools.spectra import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
-WIDE = basis_a(ScaleGrid.geometric(1.5, 2**0.5, 5), None, 2, window="wide")
+WIDE = basis_a(ScaleGrid.geometric(1.5, 2**0.5, 5), "wide", 2)
 
 
 def weighted(layer: ScaleLift | ScaleConv) -> ScaleLift | ScaleConv:
@@ -111,7 +111,7 @@ def test_the_reference_is_a_normalised_basis() -> None:
     from sesn import SteerableBasis
 
     boxes = [2 * math.ceil(6 * sigma) + 1 for sigma in grid]
-    basis = SteerableBasis(grid, boxes, pairs=basis_a(grid, None, 3, window="wide").pairs)
+    basis = SteerableBasis(grid, boxes, pairs=basis_a(grid, "wide", 3).pairs)
     lift = ScaleLift(1, 9, basis, bias=False, dtype=torch.float64)
     with torch.no_grad():
         lift.weight.copy_(torch.eye(9)[:, None, :])
@@ -121,14 +121,14 @@ def test_the_reference_is_a_normalised_basis() -> None:
 
 def test_interscale_truncation_is_not_taken_for_padding() -> None:
     """A network without borders has no padding to blame."""
-    basis = basis_a(ScaleGrid.geometric(1.5, 2.0, 4), None, 2, window="wide")
+    basis = basis_a(ScaleGrid.geometric(1.5, 2.0, 4), "wide", 2)
     ratios = []
     for draw in range(5):
         torch.manual_seed(draw)
         layers = [
             ScaleLift(1, 2, basis, padding_mode="circular", bias=False),
             nn.ReLU(),
-            ScaleConv(2, 2, basis, 2, padding_mode="circular", bias=False),
+            ScaleConv(2, 2, basis, interscale=2, padding_mode="circular", bias=False),
         ]
         network = nn.Sequential(*layers).double().eval()
         error = equivariance_error(network, IMAGES, 0.5, resampler="fourier")
@@ -150,7 +150,7 @@ def test_scales_that_a_baselines_interscale_layer_spoils_are_left_out() -> None:
 
 
 def test_the_meter_ignores_the_default_device() -> None:
-    network = ScaleLift(IMAGES.shape[1], 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")).eval()
+    network = ScaleLift(IMAGES.shape[1], 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)).eval()
     wanted = equivariance_error(network, IMAGES, 0.5)
     with torch.device("meta"):
         found = equivariance_error(network, IMAGES, 0.5)

@@ -30,12 +30,12 @@ from sesn.methods.sicnn import SiCNNLift
 
 torch.manual_seed(0)
 grid = ScaleGrid([1.5, 2.1, 3.0])
-wide = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), None, 5, mult=1.1, window="wide")
+wide = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), "wide", 5, mult=1.1)
 anything = SteerableBasis.from_function(lambda x, y: torch.exp(-(x**2) - y**2 + x * y), grid, None, "wide")
 CASES = {
     "type B": (ScaleLift(3, 4, wide), (2, 3, 17, 4)),
     "any function": (ScaleLift(3, 4, anything), (2, 3, 14, 7)),
-    "dense": (ScaleConv(3, 4, basis_a(grid, None, 3, "wide"), algorithm="dense"), (2, 3, 3, 14, 7)),
+    "dense": (ScaleConv(3, 4, basis_a(grid, "wide", 3), algorithm="dense"), (2, 3, 3, 14, 7)),
     "strided": (SiCNNLift(16, 16, 39, (1.0,), stride=2), (2, 16, 22, 6)),
     "SiCNN": (SiCNNLift(3, 4, 15, (1.0, 2.0)), (2, 3, 14, 7)),
 }

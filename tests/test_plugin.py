@@ -16,7 +16,7 @@ NETWORKS = """
     from sesn import ScaleGrid, ScaleLift, basis_a
 
     def lift():
-        return ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), None, 2, window="wide")).eval()
+        return ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)).eval()
 
     def cnn():
         return nn.Conv2d(1, 2, 7, padding=3)

@@ -30,7 +30,7 @@ SHIFTS = st.tuples(st.integers(-6, 6), st.integers(-6, 6))
 
 def blob_detector(grid: ScaleGrid) -> ScaleLift:
     """Minus the Laplacian of a Gaussian: on a Gaussian blob its response is largest at the blob's own width."""
-    layer = ScaleLift(1, 1, basis_a(grid, None, 3, "wide"), bias=False, dtype=torch.float64).eval()
+    layer = ScaleLift(1, 1, basis_a(grid, "wide", 3), bias=False, dtype=torch.float64).eval()
     with torch.no_grad():
         layer.weight.zero_()
         layer.weight[0, 0, [2, 6]] = -1.0  # the orders (2, 0) and (0, 2)

@@ -22,7 +22,7 @@ from sesn.tools.photographs import photographs
 from sesn.tools.profile import WHOLE, profile, profile_table, worst
 
 STEP = 96 / 68
-BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 3), None, 2, window="wide")
+BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)
 
 
 class FlipScales(nn.Module):

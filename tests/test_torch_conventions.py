@@ -121,7 +121,9 @@ def test_repr_says_in_to_out(make: Any) -> None:
 
 
 def test_repr_says_what_is_not_default() -> None:
-    layer = ScaleConv(2, 3, A, 2, 3, "valid", "circular", bias=False, algorithm="dense")
+    layer = ScaleConv(
+        2, 3, A, interscale=2, stride=3, padding="valid", padding_mode="circular", bias=False, algorithm="dense"
+    )
     for word in ("stride=3", "padding=0", "'circular'", "bias=False", "'dense'", "interscale=2", "4 functions"):
         assert word in repr(layer)
 

@@ -118,7 +118,7 @@ def test_macs_of_the_published_kernels() -> None:
 
 def test_a_wide_window_is_free_on_the_separable_path() -> None:
     grid = ScaleGrid.geometric(1.5, 1.41, 3)
-    narrow, wide = (layer_macs(basis, 48, 16) for basis in (basis_a(grid, 7, 3), basis_a(grid, None, 3, "wide")))
+    narrow, wide = (layer_macs(basis, 48, 16) for basis in (basis_a(grid, 7, 3), basis_a(grid, "wide", 3)))
     assert narrow[0] == wide[0]
     assert narrow[1] < wide[1]
 

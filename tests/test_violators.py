@@ -67,7 +67,7 @@ def measure(
     use: Callable[[ScaleLift, Tensor], Tensor], factor: float, seed: int, device: torch.device, **options: int
 ) -> EquivarianceError:
     grid = ScaleGrid.geometric(1.5, 1 / factor, 3)
-    lift = random_lift(basis_a(grid, None, 3, "wide"), (1, 4), seed, bias=False)
+    lift = random_lift(basis_a(grid, "wide", 3), (1, 4), seed, bias=False)
     images = random_images(seed, (1, 1, 96, 96))
     return equivariance_error(put(Altered(lift, use), device), put(images, device), factor, **options)
 

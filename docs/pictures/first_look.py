@@ -26,7 +26,7 @@ from sesn.tools.photographs import NAME, photographs
 #: 96 pixels shrink to 68: a step of 96/68, close to the square root of two, keeps both grids whole.
 STEP = 96 / 68
 #: Five scales from 1.5 pixels, total order up to 2, windows of 4.5 sigma either side.
-WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
+WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 5), "wide", 3, max_order=2)
 PUBLISHED = basis_a(ScaleGrid.geometric(0.9, STEP, 3), 7, 3)
 #: Label, colour (Okabe and Ito's palette: told apart by colour-blind readers), and how the layer is made.
 LAYERS = {

@@ -72,7 +72,7 @@ def lift(smallest: float, half_width: float) -> ScaleLift:
     """A linear lift whose windows reach `half_width` sigmas, six functions of total order up to 2."""
     grid = ScaleGrid.geometric(smallest, STEP, 5)
     boxes = [2 * math.ceil(half_width * sigma) + 1 for sigma in grid]
-    pairs = basis_a(grid, None, 3, window="wide", max_total_order=2).pairs
+    pairs = basis_a(grid, "wide", 3, max_order=2).pairs
     return with_weights(ScaleLift(3, 4, SteerableBasis(grid, boxes, pairs=pairs), bias=False))
 
 
@@ -105,7 +105,7 @@ def measure(count: int = 32) -> list[dict[str, Any]]:
 
 def truncation(images: Tensor, extent: int) -> list[dict[str, Any]]:
     """Delta over all partnered channels and over the valid ones, where any are left."""
-    basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), None, 3, window="wide", max_total_order=2)
+    basis = basis_a(ScaleGrid.geometric(1.5, STEP, 5), "wide", 3, max_order=2)
     errors = []
     for seed in range(DRAWS):
         layer = with_weights(ScaleConv(3, 4, basis, interscale=extent, bias=False), seed)

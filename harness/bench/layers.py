@@ -21,7 +21,7 @@ from sesn.tools.machine import machine_line
 
 MNIST = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), 15, 7, mult=1.5)
 STL10 = basis_a(ScaleGrid.geometric(0.9, 1.41, 3), 7, 3)
-WIDE = basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 3), None, 3, window="wide", max_total_order=2)
+WIDE = basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 3), "wide", 3, max_order=2)
 
 
 @dataclass(frozen=True)

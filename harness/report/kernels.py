@@ -176,7 +176,7 @@ def bases() -> dict[str, SteerableBasis]:
     """The basis of the STL-10 networks, and the same orders on wide windows with a finer sampled start."""
     return {
         PUBLISHED: basis_a(ScaleGrid.geometric(0.9, 1.41, 3), 7, 3),
-        WIDE: basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 5), None, 3, window="wide"),
+        WIDE: basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 5), "wide", 3),
     }
 
 

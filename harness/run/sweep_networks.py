@@ -66,11 +66,11 @@ def kernels(settings: Mapping[str, Scalar]) -> SteerableBasis:
     grid = ScaleGrid.geometric(float(settings["smallest_sigma"]), float(settings["step"]), int(settings["scales"]))
     order = int(settings["total_order"])
     if settings["window"] == "published":
-        return basis_a(grid, int(settings["kernel_size"]), ORDERS, max_total_order=order)
+        return basis_a(grid, int(settings["kernel_size"]), ORDERS, max_order=order)
     if settings["window"] != "wide":
         raise UsageError(f"`window` (={settings['window']!r}) must be 'published' or 'wide'")
     reach = float(settings["half_width"])
-    pairs = basis_a(grid, None, ORDERS, window="wide", max_total_order=order).pairs
+    pairs = basis_a(grid, "wide", ORDERS, max_order=order).pairs
     return SteerableBasis(grid, [2 * math.ceil(reach * sigma) + 1 for sigma in grid], pairs=pairs)
 
 

@@ -8,11 +8,6 @@ import torch
 from torch import Tensor
 
 
-def needs_replay(grad: Tensor) -> bool:
-    """Whether gradients have to be differentiable (create_graph=True), or are many at once (is_grads_batched=True)."""
-    return torch.is_grad_enabled() or torch._C._functorch.is_legacy_batchedtensor(grad)
-
-
 def replayed_gradients(
     plain: Callable[..., Tensor], inputs: Sequence[Tensor], wanted: Sequence[bool], grad: Tensor
 ) -> tuple[Tensor | None, ...]:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from sesn._torch import backward_uncast, casting, recording
+from sesn._torch import backward_uncast, casting, needs_replay, recording
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import (
     Block,
@@ -28,7 +28,7 @@ from sesn.algorithms.banded import (
     blocks,
     left,
 )
-from sesn.algorithms.replay import needs_replay, replayed_gradients
+from sesn.algorithms.replay import replayed_gradients
 from sesn.basis import ProfilePairs
 
 #: Bytes of response maps held at once: a few times the second-level cache, well inside the third.

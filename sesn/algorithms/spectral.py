@@ -19,12 +19,12 @@ from functools import lru_cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sesn._torch import backward_uncast, casting, recording, uncast
+from sesn._torch import backward_uncast, casting, may_keep, needs_replay, recording, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
-from sesn.algorithms.replay import needs_replay, replayed_gradients
+from sesn.algorithms.replay import replayed_gradients
 
 #: Bytes of spectra of input and output held at once: larger pieces fall out of the cache, smaller ones are slow.
 CHUNK_BYTES = 24 << 20
@@ -140,7 +140,7 @@ def spectral_convolution(
         with uncast(x):
             return spectral_convolution(x, kernel, bias, rows, columns, taps).to(wanted)
     dtype = torch.promote_types(torch.promote_types(x.dtype, kernel.dtype), torch.float32)
-    plain = recording() or type(x) not in (Tensor, nn.Parameter)
+    plain = not may_keep(x)
     make = make_transforms if plain else _kept_transforms
     transforms = make(rows, columns, row_taps, column_taps, x.device, dtype)
     run = spectral_plain if plain else _Chunked.apply

@@ -7,19 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn._memo import Memo
 from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, Line, along_both, bands, whole
 from sesn.algorithms.trigonometric import trigonometric_matrix
+from sesn.layers.store import Store
 
 #: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.
 _RADIUS = 12
 _KAISER = 7.0
 #: Terms of the window's series: those beyond are below rounding.
 _BESSEL_TERMS = 30
-#: Sides whose matrices are kept.
-KEPT = 64
 
 Blocks = tuple[Block, ...]
 
@@ -38,7 +36,7 @@ class BandlimitedReLU(nn.Module):
         super().__init__()
         self.padding_mode: PaddingMode = padding_mode
         _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
-        self._kept = Memo(KEPT)
+        self._store = Store()
 
     def forward(self, x: Tensor) -> Tensor:
         """Rectify [..., h, w]."""
@@ -49,9 +47,7 @@ class BandlimitedReLU(nn.Module):
         return along_both(down_h, down_w, torch.relu(along_both(up_h, up_w, x)))
 
     def _matrices(self, size: int, like: Tensor) -> tuple[Blocks, Blocks]:
-        if recording():
-            return _two_rates(size, self.padding_mode, like)
-        return self._kept.get((size, like.device, like.dtype), lambda: _two_rates(size, self.padding_mode, like))
+        return self._store.get(size, like, lambda: _two_rates(size, self.padding_mode, like))
 
     def extra_repr(self) -> str:
         """What differs from the default."""

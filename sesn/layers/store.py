@@ -1,4 +1,4 @@
-"""What a layer keeps of its basis: constants in its own dtype and device, and the composed kernels of eval mode."""
+"""What a layer keeps between calls: constants for the map sizes seen so far, and the composed kernels of eval mode."""
 
 from __future__ import annotations
 
@@ -7,73 +7,66 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sesn._memo import Memo
-from sesn._torch import recording
-from sesn.algorithms.axis import Axis
-from sesn.algorithms.dense import plane_taps
-from sesn.algorithms.separable import Passes, make_passes
-from sesn.basis import SteerableBasis
+from sesn._torch import may_keep, version
 
 T = TypeVar("T")
-#: Map sizes times scales whose matrices are kept.
+#: How many constants are kept: a network sees a handful of map sizes, a user of many pays again.
 KEPT = 64
 
 
-def can_cache(tensor: Tensor) -> bool:
-    """Whether values made now may be kept: not while a graph is recorded, nor those of fake or inference tensors."""
-    return not recording() and type(tensor) in (Tensor, nn.Parameter) and not tensor.is_inference()
+class Store:
+    """The one store of a layer; all constants are forgotten when there are too many. Copies and pickles start empty.
 
-
-class ConstantTable:
-    """Basis constants for the map sizes seen so far.
-
-    The layer holds the samples themselves as buffers that are not saved: one-dimensional profiles where the basis has
-    them, the two-dimensional functions otherwise. What is derived from them for a map size is kept here.
+    Layers that run in several threads, or are replicated for several devices, share it: what is returned is what was
+    found or made in this call, whatever others do to the store meanwhile.
     """
 
-    def __init__(self, basis: SteerableBasis) -> None:
-        self._basis = basis
-        self._kept = Memo(KEPT)
+    def __init__(self, most: int = KEPT) -> None:
+        self._most = most
+        self._kept: dict[Hashable, Any] = {}
+        self._composed: _Composed | None = None
 
-    def register(self, layer: nn.Module, like: Tensor) -> None:
-        """Put the samples on the layer as buffers, in the dtype and on the device of `like`."""
-        self._kept.clear()
-        for scale in range(len(self._basis.grid)):
-            samples = self._basis.scale_profiles if self._basis.separable else self._basis.scale_functions
-            values = samples(scale).to(device=like.device, dtype=like.dtype)
-            layer.register_buffer(_buffer(scale), values, persistent=False)
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept, self._composed = {}, None
 
-    def follow(self, layer: nn.Module, weight: Tensor) -> None:
-        """Make the samples anew if the weight has come to another device or dtype without the layer being told."""
-        samples = layer.get_buffer(_buffer(0))
-        if not recording() and (samples.device != weight.device or samples.dtype != weight.dtype):
-            self.register(layer, weight)
-
-    def taps(self, layer: nn.Module, scale: int, rows: Axis, columns: Axis) -> Tensor:
-        """The functions of one scale [n, y, x], cropped to the taps that can see data."""
-        samples = layer.get_buffer(_buffer(scale))
-        return self._keep(("taps", scale, rows, columns), samples, lambda: self._plane(samples, rows, columns))
-
-    def passes(self, layer: nn.Module, scale: int, rows: Axis, columns: Axis) -> Passes:
-        """The two one-dimensional passes of one scale, as matrices."""
-        samples = layer.get_buffer(_buffer(scale))
-        pairs = self._basis.pairs
-        assert pairs is not None  # the constructor refuses the separable algorithm for other bases
-        return self._keep(("passes", scale, rows, columns), samples, lambda: make_passes(samples, pairs, rows, columns))
-
-    def _plane(self, samples: Tensor, rows: Axis, columns: Axis) -> Tensor:
-        pairs = self._basis.pairs
-        if pairs is None:
-            return plane_taps(samples, rows, columns)
-        down, across = (_crop(samples, axis.useful_radius(samples.shape[-1] // 2)) for axis in (rows, columns))
-        return down[list(pairs.rows), :, None] * across[list(pairs.columns), None, :]
-
-    def _keep(self, key: Hashable, samples: Tensor, make: Callable[[], T]) -> T:
-        if not can_cache(samples):
+    def get(self, key: Hashable, like: Tensor, make: Callable[[], T]) -> T:
+        """What `make` returns for this key and the device and dtype of `like`, made once where it may be kept."""
+        if not may_keep(like):
             return make()
-        return self._kept.get((key, samples.device, samples.dtype), make)
+        kept = self._kept
+        if (found := kept.get((key, like.device, like.dtype))) is not None:
+            return found  # type: ignore[no-any-return]
+        with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):  # to be trained with later
+            made = make()
+        if len(kept) >= self._most:
+            kept = self._kept = {}
+        kept[key, like.device, like.dtype] = made
+        return made
+
+    def constant(self, key: Hashable, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """The tensor that `make` returns in float64, in the dtype and on the device of `like`."""
+        return self.get(key, like, lambda: make().to(device=like.device, dtype=like.dtype))
+
+    def kernel(self, key: Hashable, weight: Tensor, compose: Callable[[], Tensor]) -> Tensor:
+        """A kernel composed from a weight, composed anew if the weight has changed since or nobody could tell."""
+        if not may_keep(weight) or version(weight) is None:
+            return compose()
+        composed = self._composed
+        if composed is None or not composed.hold_for(weight):
+            composed = self._composed = _Composed.of(weight)
+        kernel = composed.kernels.get(key)
+        if kernel is None:
+            kernel = composed.kernels[key] = compose()
+        return kernel
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store, (self._most,)
 
 
 class _Composed(NamedTuple):
@@ -100,41 +93,5 @@ class _Composed(NamedTuple):
         return self.values is None or torch.equal(self.values, weight.detach())
 
 
-class KernelCache:
-    """Composed kernels of eval mode, valid while the weights they were made from are unchanged.
-
-    Replicas of a layer in other threads share it; each call reads and fills the kernels of its own weight only.
-    """
-
-    def __init__(self) -> None:
-        self._composed: _Composed | None = None
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._composed = None
-
-    def get(self, key: Hashable, weight: Tensor, compose: Callable[[], Tensor]) -> Tensor:
-        """The kernel under `key`, composed anew if the weight has changed since."""
-        composed = self._composed
-        if composed is None or not composed.hold_for(weight):
-            composed = self._composed = _Composed.of(weight)
-        kernel = composed.kernels.get(key)
-        if kernel is None:
-            kernel = composed.kernels[key] = compose()
-        return kernel
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KernelCache, ()
-
-
 def _stamp(weight: Tensor) -> Hashable:
-    return weight.data_ptr(), weight._version, weight.device, weight.dtype
-
-
-def _buffer(scale: int) -> str:
-    return f"_samples_{scale}"
-
-
-def _crop(profiles: Tensor, radius: int) -> Tensor:
-    centre = profiles.shape[-1] // 2
-    return profiles[:, centre - radius : centre + radius + 1]
+    return weight.data_ptr(), version(weight), weight.device, weight.dtype

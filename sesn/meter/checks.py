@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, positive, require
+from sesn._torch import BATCH_NORM, DROPOUT
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.resample import resampled_size
 
@@ -48,10 +49,8 @@ def check_eval(module: nn.Module) -> None:
     if not isinstance(module, nn.Module):
         raise WrongTypeError(complaint("module", module, "a torch.nn.Module", "wrap a function in one"))
     for name, layer in module.named_modules():
-        normalises = isinstance(layer, nn.modules.batchnorm._BatchNorm) or isinstance(
-            getattr(layer, "running_var", None), Tensor
-        )
-        if layer.training and (normalises or isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU)):
+        normalises = isinstance(layer, BATCH_NORM) or isinstance(getattr(layer, "running_var", None), Tensor)
+        if layer.training and (normalises or isinstance(layer, DROPOUT | nn.RReLU)):
             raise UsageError(
                 f"`{name or 'module'}` ({type(layer).__name__}) is in train mode: its output depends on the batch or "
                 "on chance, so the two branches cannot be compared; call module.eval() first"

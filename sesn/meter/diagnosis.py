@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sesn._torch import BATCH_NORM, INSTANCE_NORM
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.layers.conv import ScaleConv, ScaleLift
 from sesn.layers.pool import ScaleProjection
@@ -282,10 +283,10 @@ def _batch_statistics(case: Case) -> Iterator[Finding]:
 
 def normalises_input(layer: nn.Module) -> bool:
     """Whether a layer divides by statistics over space of what it is given: those of the two branches differ."""
-    loose = isinstance(layer, nn.modules.batchnorm._BatchNorm) and not layer.track_running_stats
+    loose = isinstance(layer, BATCH_NORM) and not layer.track_running_stats
     # Of one axis: that of the channels, at every place by itself.
     spread = isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) > 1
-    return loose or spread or isinstance(layer, nn.modules.instancenorm._InstanceNorm | nn.GroupNorm)
+    return loose or spread or isinstance(layer, INSTANCE_NORM | nn.GroupNorm)
 
 
 def _aliasing(case: Case) -> Iterator[Finding]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, require, whole
+from sesn._torch import eager
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.receptive import Receptive, spoilt_by, submodules
 from sesn.meter.trail import Path, Trail
@@ -160,7 +159,7 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
     like = _like(module, images)
     given = images.to(device=like.device, dtype=like.dtype, copy=True)  # it may work in place
     try:
-        with _eager(), trail.following(module, given) if trail is not None else nullcontext():
+        with eager(), trail.following(module, given) if trail is not None else nullcontext():
             output = module(given)
             if trail is not None:
                 trail.end_at(output)
@@ -168,17 +167,6 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
         what = f"{type(error).__name__}: {error}"
         raise RejectedError(f"the module rejected images of shape {tuple(images.shape)}: {what}") from error
     return _checked(output, images)
-
-
-@contextmanager
-def _eager() -> Iterator[None]:
-    """Where compiled modules run as what was compiled, layer by layer, and nothing is compiled."""
-    if "torch._dynamo" not in sys.modules:  # then nothing has been compiled, and importing it takes seconds
-        yield
-        return
-    with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
-        warnings.filterwarnings("ignore", "Using `torch.compile\\(module\\)` when there are global hooks", UserWarning)
-        yield
 
 
 def _checked(output: Any, images: Tensor) -> Tensor:

@@ -15,8 +15,11 @@ from sesn.algorithms.axis import plain_number
 from sesn.algorithms.choose import dense_cost, spectral_cost
 from sesn.algorithms.spectral import Taps
 from sesn.errors import WrongTypeError
-from sesn.methods._constants import Constants
+from sesn.layers.store import Store
 from sesn.scales import ScaleGrid
+
+#: Constants kept per layer: scales times map sizes.
+KEPT = 128
 
 
 class BaselineLayer(WithMeaning):
@@ -27,7 +30,7 @@ class BaselineLayer(WithMeaning):
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
         self.stride = _checks.whole("stride", stride, 1)
-        self._constants = Constants()
+        self._store = Store(KEPT)
 
     def _check_image(self, image: Tensor, weight: Tensor) -> None:
         _checks.real_tensor("image", image, "b c h w")

@@ -54,6 +54,7 @@ class VectorBatchNorm(nn.Module):
     def __init__(
         self,
         channels: int,
+        *,
         recipe: Recipe = "paper",
         eps: float = 1e-5,
         momentum: float = 0.5,

@@ -18,7 +18,7 @@ from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
 from sesn.errors import Inadmissible, UsageError
 from sesn.layers.pool import GlobalPool, ScaleProjection
-from sesn.methods import _constants
+from sesn.layers.store import Store
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
 from sesn.methods.method import (
     CHANNELS,
@@ -78,6 +78,7 @@ class DSSLift(nn.Module):
     def __init__(
         self,
         scales: int,
+        *,
         base: int = 2,
         zero_scale: float = 0.25,
         device: torch.device | str | None = None,
@@ -88,7 +89,7 @@ class DSSLift(nn.Module):
         self.base = _admissible(base)
         _checks.require(_checks.positive(zero_scale), "zero_scale", zero_scale, "a positive, finite number")
         self.zero_scale = float(zero_scale)
-        self._constants = _constants.Constants()
+        self._store = Store()
 
     def forward(self, image: Tensor) -> Tensor:
         """Blur an image [b, c, h, w] to a field [b, c, s, h, w]."""
@@ -103,7 +104,7 @@ class DSSLift(nn.Module):
     def _matrices(self, size: int, like: Tensor) -> Tensor:
         """[s - 1, size, size]: the blurs of scales 1, 2, ... along an axis, zero padding included."""
         variances = [blur_variance(k, self.base, self.zero_scale) for k in range(1, self.scales)]
-        return self._constants.get(size, like, lambda: torch.stack([_banded(t, size) for t in variances]))
+        return self._store.constant(size, like, lambda: torch.stack([_banded(t, size) for t in variances]))
 
     @property
     def receptive_radius(self) -> int:
@@ -146,6 +147,7 @@ class DSSConv(BaselineLayer):
         out_channels: int,
         kernel_size: int,
         scales: int,
+        *,
         interscale: int = 1,
         base: int = 2,
         stride: int = 1,
@@ -327,7 +329,7 @@ def wrn_parts(recipe: Recipe) -> wrn.Parts:
 def at_step(step: float) -> nn.Module:
     """The image and its blur, with the filter dilated by the step; the layer itself refuses broken numbers."""
     base: int = int(step) if float(step).is_integer() else step  # type: ignore[assignment]
-    lift = DSSLift(2, base, MNIST_ZERO_SCALE)
+    lift = DSSLift(2, base=base, zero_scale=MNIST_ZERO_SCALE)
     return nn.Sequential(lift, DSSConv(COLOURS, CHANNELS, MNIST_SIDE, 2, base=base))
 
 

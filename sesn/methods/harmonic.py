@@ -44,6 +44,7 @@ class HarmonicConv(BaselineLayer):
         self,
         in_channels: int,
         out_channels: int,
+        *,
         stride: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -60,7 +61,7 @@ class HarmonicConv(BaselineLayer):
     def forward(self, image: Tensor) -> Tensor:
         """Convolve a map [b, c, h, w]."""
         self._check_image(image, self.weight)
-        filters = self._constants.get("filters", self.weight, cosine_filters)
+        filters = self._store.constant("filters", self.weight, cosine_filters)
         return padded_convolution(image, compose_kernel(self.weight, filters), stride=self.stride, padding=(1, 1))
 
     @property
@@ -79,7 +80,7 @@ def wrn_parts(recipe: Recipe) -> wrn.Parts:
     """DCT kernels in the stem and in all 3 x 3 convolutions; the shortcuts are plain."""
 
     def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return HarmonicConv(in_channels, out_channels, stride)
+        return HarmonicConv(in_channels, out_channels, stride=stride)
 
     return wrn.Parts(
         stem=HarmonicConv,

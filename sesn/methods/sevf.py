@@ -69,6 +69,7 @@ class _SEVF(BaselineLayer):
         kernel_size: int,
         scales: Sequence[float],
         angles: Sequence[float],
+        *,
         stride: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -107,7 +108,7 @@ class _SEVF(BaselineLayer):
         return resize(x, *(self._matrix(old, new, x) for old, new in zip(x.shape[-2:], sizes, strict=True)))
 
     def _matrix(self, size: int, outputs: int, like: Tensor) -> Tensor:
-        return self._constants.get((size, outputs), like, lambda: centre_aligned(size, outputs))
+        return self._store.constant((size, outputs), like, lambda: centre_aligned(size, outputs))
 
     def _check_sides(self, x: Tensor) -> None:
         size = min(x.shape[-2:])
@@ -276,10 +277,10 @@ def wrn_parts(recipe: Recipe) -> wrn.Parts:
     carrier = vectors(recipe)
 
     def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SEVFConv(in_channels, out_channels, 3, STL10_SCALES, STL10_ANGLES, stride)
+        return SEVFConv(in_channels, out_channels, 3, STL10_SCALES, STL10_ANGLES, stride=stride)
 
     def shortcut(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SEVFConv(in_channels, out_channels, 1, STL10_SCALES, STL10_ANGLES, stride)
+        return SEVFConv(in_channels, out_channels, 1, STL10_SCALES, STL10_ANGLES, stride=stride)
 
     def head(channels: int) -> nn.Module:
         return nn.Sequential(carrier.activated(channels), VectorMagnitude(), GlobalPool("mean"))

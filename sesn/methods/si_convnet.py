@@ -80,6 +80,7 @@ class SIConv(BaselineLayer):
         out_channels: int,
         kernel_size: int,
         scales: Sequence[float],
+        *,
         stride: int = 1,
         bias: bool = True,
         device: torch.device | str | None = None,
@@ -120,7 +121,7 @@ class SIConv(BaselineLayer):
 
     def _matrix(self, way: str, size: int, scale: float) -> Tensor:
         make = self._to if way == "to" else self._back
-        return self._constants.get((way, size, scale), self.weight, lambda: make(size, scale))
+        return self._store.constant((way, size, scale), self.weight, lambda: make(size, scale))
 
     def _outputs(self, size: int) -> int:
         return -(-size // self.stride)
@@ -192,7 +193,7 @@ def wrn_parts(recipe: Recipe) -> wrn.Parts:
     """3 x 3 convolutions at three scales; the shortcuts are plain."""
 
     def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SIConv(in_channels, out_channels, 3, STL10_SCALES, stride, bias=False)
+        return SIConv(in_channels, out_channels, 3, STL10_SCALES, stride=stride, bias=False)
 
     return wrn.Parts(
         stem=lambda i, o: SIConv(i, o, 3, STL10_SCALES, bias=False),

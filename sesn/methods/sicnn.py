@@ -86,6 +86,7 @@ class _SiCNN(BaselineLayer):
         out_channels: int,
         kernel_size: int,
         scales: Sequence[float],
+        *,
         stride: int = 1,
         recipe: Recipe = "paper",
         device: torch.device | str | None = None,
@@ -110,7 +111,7 @@ class _SiCNN(BaselineLayer):
 
         All have the L1 norm of the unscaled kernel, for each pair of channels.
         """
-        taps = self._constants.get("taps", self.weight, self._taps)
+        taps = self._store.constant("taps", self.weight, self._taps)
         flat = self.weight.flatten(2)
         norm = flat.abs().sum(dim=-1, keepdim=True)
         shape = self.weight.shape[:2]
@@ -246,7 +247,7 @@ def wrn_parts(recipe: Recipe) -> wrn.Parts:
     carrier = columns(len(STL10_SCALES))
 
     def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SiCNNConv(in_channels, out_channels, 3, STL10_SCALES, stride, recipe=recipe)
+        return SiCNNConv(in_channels, out_channels, 3, STL10_SCALES, stride=stride, recipe=recipe)
 
     def head(channels: int) -> nn.Module:
         return nn.Sequential(carrier.activated(channels), GlobalPool("mean"), ScaleProjection())

@@ -84,6 +84,7 @@ class SSConv(BaselineLayer):
         sizes: Iterable[int],
         nominal: float,
         orders: Iterable[float],
+        *,
         angles: int = 9,
         stride: int = 1,
         recipe: Recipe = "paper",
@@ -120,7 +121,7 @@ class SSConv(BaselineLayer):
     def kernels(self) -> list[Tensor]:
         """The filter of each scale [c', c, m_i, m_i]."""
         weight = torch.stack([self.real, self.imag]).permute(2, 3, 0, 1, 4)  # [o, i, part, k, angle]
-        taps = self._constants.get("taps", self.real, self._taps)
+        taps = self._store.constant("taps", self.real, self._taps)
         flat = weight.reshape(-1, taps.shape[0]) @ taps
         parts = torch.functional.split(flat, [side * side for side in self.sizes], dim=1)
         shape = self.out_channels, self.in_channels

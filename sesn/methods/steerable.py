@@ -115,7 +115,7 @@ def projected_head(channels: int) -> nn.Module:
 
 def shortcut(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """One matrix for all scales."""
-    return ScaleConv1x1(in_channels, out_channels, stride, bias=False)
+    return ScaleConv1x1(in_channels, out_channels, stride=stride, bias=False)
 
 
 def wrn_parts(design: Design) -> wrn.Parts:
@@ -124,9 +124,11 @@ def wrn_parts(design: Design) -> wrn.Parts:
 
     def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         if place.enters_group and place.group in design.projected_groups:
-            return nn.Sequential(ScaleProjection(), ScaleLift(in_channels, out_channels, basis, stride, bias=False))
+            return nn.Sequential(
+                ScaleProjection(), ScaleLift(in_channels, out_channels, basis, stride=stride, bias=False)
+            )
         seen = 2 if place.enters_group and place.group in design.interscale_groups else 1
-        return ScaleConv(in_channels, out_channels, basis, seen, stride, bias=False)
+        return ScaleConv(in_channels, out_channels, basis, interscale=seen, stride=stride, bias=False)
 
     return wrn.Parts(
         stem=lambda i, o: ScaleLift(i, o, basis, bias=False),

@@ -17,7 +17,7 @@ from typing import Any
 
 from sesn import ScaleGrid, SteerableBasis, basis_a, basis_b
 from sesn.algorithms.separable import column_runs
-from sesn.basis import SMALLEST_RESOLVED_SIGMA
+from sesn.basis import SMALLEST_RESOLVED_SIGMA, Window
 
 #: Smallest sigmas to try, from the published one to where detail is clearly lost.
 SMALLEST_SIGMAS = (0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5)
@@ -36,12 +36,12 @@ class Orders:
 
     def basis(self, grid: ScaleGrid, kernel_size: int | None) -> SteerableBasis:
         """These functions on a grid, with the paper's windows of this size or with wide ones."""
-        window: Any = "wide" if kernel_size is None else "paper"
+        window: Window = "wide" if kernel_size is None else kernel_size
         if self.type == "A":
-            return basis_a(grid, kernel_size, self.size, window, self.total)
+            return basis_a(grid, window, self.size, max_order=self.total)
         with warnings.catch_warnings():  # that its narrowest functions are not resolved shows in Delta
             warnings.simplefilter("ignore")
-            return basis_b(grid, kernel_size, self.size, self.total or 2, window=window)
+            return basis_b(grid, window, self.size, max_order=self.total or 2)
 
 
 ORDERS = (
@@ -72,20 +72,16 @@ class Candidate:
     def code(self) -> str:
         """The call that makes it."""
         grid = f"ScaleGrid.geometric({self.grid.smallest:g}, {self.grid.ratio:.5g}, {len(self.grid)})"
-        window = "" if self.kernel_size is not None else ', window="wide"'
-        order = (
-            ""
-            if self.orders.total is None
-            else f", {'max_total_order' if self.orders.type == 'A' else 'max_order'}={self.orders.total}"
-        )
-        return f"basis_{self.orders.type.lower()}({grid}, {self.kernel_size}, {self.orders.size}{window}{order})"
+        window = '"wide"' if self.kernel_size is None else self.kernel_size
+        order = "" if self.orders.total is None else f", max_order={self.orders.total}"
+        return f"basis_{self.orders.type.lower()}({grid}, {window}, {self.orders.size}{order})"
 
     def row(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "type": self.orders.type,
             "effective_size": self.orders.size,
-            "max_total_order": self.orders.total,
+            "max_order": self.orders.total,
             "functions": self.functions,
             "smallest_sigma": self.grid.smallest,
             "ratio": self.grid.ratio,

@@ -1,0 +1,278 @@
+"""What the steerable convolutions share: the parameters, the samples of the basis, and one scale's convolution.
+
+Axes everywhere: b batch, c (i in, o out) channels, s scales from small to large, h rows, w columns, n basis functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn._meaning import Constants, WithMeaning
+from sesn._torch import casting, recording
+from sesn.algorithms import (
+    ALGORITHMS,
+    Axis,
+    Work,
+    compose_kernel,
+    convolution_cost,
+    dense_convolution,
+    plane_taps,
+    separable_convolution,
+    spectral_convolution,
+)
+from sesn.algorithms.axis import PaddingMode
+from sesn.algorithms.choose import Algorithm
+from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passes
+from sesn.basis import SteerableBasis
+from sesn.errors import UsageError, WrongTypeError
+from sesn.layers.store import Store
+from sesn.scales import ScaleGrid
+
+
+class SteerableConv(WithMeaning):
+    """A convolution with kernels sum_n w[o, i, n] psi_n; a subclass says which input scales an output scale sees.
+
+    The samples of the basis are buffers that are not saved, in the dtype and on the device of the weight:
+    one-dimensional profiles where the basis has them, the two-dimensional functions otherwise. What is derived from
+    them for a map size is in the layer's store.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        basis: SteerableBasis,
+        *,
+        stride: int = 1,
+        padding: str | int = "same",
+        padding_mode: PaddingMode = "zeros",
+        bias: bool = True,
+        algorithm: Algorithm = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_channels = _checks.whole("in_channels", in_channels, 1)
+        self.out_channels = _checks.whole("out_channels", out_channels, 1)
+        self.basis = known_basis(basis)
+        self.stride = _checks.whole("stride", stride, 1)
+        self.padding = _padding(padding, basis.kernel_size)
+        self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
+        self.algorithm = _checks.one_of("algorithm", algorithm, ALGORITHMS)
+        if algorithm == "separable" and not basis.separable:
+            raise UsageError(
+                f"`algorithm` (='separable') needs products of one-dimensional functions, which {basis!r} is not; "
+                "use 'dense', 'spectral' or 'auto'"
+            )
+        _checks.float_dtype(dtype)
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *self._weight_tail(), **options))
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
+        self._store = Store()
+        self._sample(self.weight)
+        self.reset_parameters()
+
+    def _weight_tail(self) -> tuple[int, ...]:
+        """The axes of the weight after those of the channels."""
+        raise NotImplementedError
+
+    def _windows(self) -> list[tuple[int, int]]:
+        """The input scales that each output scale sees, the last exclusive."""
+        raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        """Draw weights uniformly in +-1/sqrt(C_in K_S N_b) and set biases to zero, as the released models start."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    @property
+    def grid(self) -> ScaleGrid:
+        """The scales of the output."""
+        return self.basis.grid
+
+    @property
+    def kernel_size(self) -> int:
+        """The side of the widest kernel, V."""
+        return self.basis.kernel_size
+
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the widest kernel sees to each side."""
+        return self.basis.kernel_size // 2
+
+    def meaning(self) -> Constants:
+        """What the weights multiply.
+
+        Returns:
+            The sigmas, the windows and numbers that tell the functions apart.
+        """
+        return self.basis.signature
+
+    def multiply_adds(self, shape: Sequence[int]) -> int:
+        """Count the multiply-adds of the textbook convolution, with each scale's whole box at every output.
+
+        Args:
+            shape: the shape of the input.
+
+        Returns:
+            The number for the whole batch.
+        """
+        positions = math.prod(self._axis(size).outputs for size in shape[-2:])
+        taps = sum((b - a) * box**2 for (a, b), box in zip(self._windows(), self.basis.boxes, strict=True))
+        return shape[0] * self.in_channels * self.out_channels * taps * positions
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._store.clear()  # as for `_apply`
+        super()._load_from_state_dict(*args)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Move or cast the layer; the basis is taken afresh from float64, so that .double() loses nothing."""
+        self._store.clear()  # first: it has a weak reference to the weight, which torch then cannot swap
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._sample(self.weight)
+        return self
+
+    # The samples of the basis
+
+    @torch.inference_mode(False)  # else a layer made in inference mode could keep nothing of use outside
+    def _sample(self, like: Tensor) -> None:
+        """Put the samples on the layer as buffers, in the dtype and on the device of `like`."""
+        for scale in range(len(self.grid)):
+            samples = self.basis.scale_profiles if self.basis.separable else self.basis.scale_functions
+            values = samples(scale).to(device=like.device, dtype=like.dtype)
+            self.register_buffer(f"_samples_{scale}", values, persistent=False)
+
+    def _follow(self, weight: Tensor) -> None:
+        """Make the samples anew if the weight has come to another device or dtype without the layer being told."""
+        samples = self._samples(0)
+        moved = samples.device != weight.device or samples.dtype != weight.dtype
+        if not recording() and (moved or samples.is_inference()):
+            self._store.clear()
+            self._sample(weight)
+
+    def _samples(self, scale: int) -> Tensor:
+        return self.get_buffer(f"_samples_{scale}")
+
+    def _taps(self, scale: int, rows: Axis, columns: Axis) -> Tensor:
+        """The functions of one scale [n, y, x], cropped to the taps that can see data."""
+        samples = self._samples(scale)
+        pairs = self.basis.pairs
+
+        def plane() -> Tensor:
+            if pairs is None:
+                return plane_taps(samples, rows, columns)
+            down, across = (_crop(samples, axis.useful_radius(samples.shape[-1] // 2)) for axis in (rows, columns))
+            return down[list(pairs.rows), :, None] * across[list(pairs.columns), None, :]
+
+        return self._store.get(("taps", scale, rows, columns), samples, plane)
+
+    def _passes(self, scale: int, rows: Axis, columns: Axis) -> Passes:
+        """The two one-dimensional passes of one scale, as matrices."""
+        samples = self._samples(scale)
+        pairs = self.basis.pairs
+        assert pairs is not None  # the constructor refuses the separable algorithm for other bases
+        key = "passes", scale, rows, columns
+        return self._store.get(key, samples, lambda: make_passes(samples, pairs, rows, columns))
+
+    # The convolution
+
+    def _convolve(self, field: Tensor, weight: Tensor) -> Tensor:
+        """field [b, i, s, h, w], the layer's weight to [b, o, s', h', w'].
+
+        The weight is handed down, not read again: a parametrised one is computed at each reading.
+        """
+        self._follow(weight)
+        windows = self._windows()
+        rows, columns = (self._axis(size) for size in field.shape[-2:])
+        ways = [self._algorithm_at(k, field, stop - start, rows, columns) for k, (start, stop) in enumerate(windows)]
+        tasks = [
+            ScaleTask(*windows[k], self._passes(k, rows, columns)) for k, way in enumerate(ways) if way == "separable"
+        ]
+        separable = separable_convolution(field, _per_scale(weight), self.bias, tasks) if tasks else None
+        if separable is not None and len(tasks) == len(windows):
+            return separable
+        done = iter(separable.unbind(2) if separable is not None else ())
+        slices = field.unbind(2)
+        maps = [
+            next(done) if way == "separable" else self._kernel_scale(way, k, slices[start:stop], weight, rows, columns)
+            for k, (way, (start, stop)) in enumerate(zip(ways, windows, strict=True))
+        ]
+        return torch.stack(maps, dim=2)
+
+    def _kernel_scale(
+        self, way: str, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis
+    ) -> Tensor:
+        """One scale by the algorithms that take a composed kernel."""
+        x = seen[0] if len(seen) == 1 else torch.cat(list(seen), dim=1)
+        kernel = self._kernel(scale, len(seen), weight, rows, columns)
+        convolution = spectral_convolution if way == "spectral" else dense_convolution
+        return convolution(x, kernel, self.bias, rows, columns)
+
+    def _axis(self, size: int) -> Axis:
+        return Axis.of(size, self.basis.kernel_size, self.stride, self.padding, self.padding_mode == "circular")
+
+    def _algorithm_at(self, scale: int, field: Tensor, seen: int, rows: Axis, columns: Axis) -> str:
+        if self.algorithm != "auto":
+            return self.algorithm
+        runs = None if self.basis.pairs is None else len(column_runs(self.basis.pairs))
+        work = Work.on(field, self.in_channels * seen, self.out_channels, rows, columns)
+        return convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper
+
+    def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
+        """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""
+        taps = self._taps(scale, rows, columns)
+
+        def composed() -> Tensor:
+            return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
+
+        if self.training or torch.is_grad_enabled() or casting(taps):
+            return composed()
+        return self._store.kernel((scale, taps.shape), weight, composed)
+
+    def extra_repr(self) -> str:
+        """`in -> out` and what differs from the defaults."""
+        parts = [f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}"]
+        if self.stride != 1:
+            parts.append(f"stride={self.stride}")
+        if self.padding != self.basis.kernel_size // 2:
+            parts.append(f"padding={self.padding}")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode!r}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.algorithm != "auto":
+            parts.append(f"algorithm={self.algorithm!r}")
+        return ", ".join(parts)
+
+
+def _per_scale(weight: Tensor) -> Tensor:
+    """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
+    return weight if weight.dim() == 4 else weight.unsqueeze(2)
+
+
+def _padding(padding: str | int, kernel_size: int) -> int:
+    if isinstance(padding, str):
+        return kernel_size // 2 if _checks.one_of("padding", padding, ("same", "valid")) == "same" else 0
+    return _checks.whole("padding", padding, 0, "or use 'same' or 'valid'")
+
+
+def _crop(profiles: Tensor, radius: int) -> Tensor:
+    centre = profiles.shape[-1] // 2
+    return profiles[:, centre - radius : centre + radius + 1]
+
+
+def known_basis(basis: Any) -> SteerableBasis:
+    """Return the basis, or say how one is made."""
+    if not isinstance(basis, SteerableBasis):
+        raise WrongTypeError(_checks.complaint("basis", basis, "a SteerableBasis", "make one with basis_a or basis_b"))
+    return basis
