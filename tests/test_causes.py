@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sesn import (
     GlobalPool,
+    Meter,
     ScaleConv,
     ScaleConv1x1,
     ScaleGrid,
@@ -42,7 +43,8 @@ def _seeded() -> None:
 
 
 def split(module: nn.Module, **options: object) -> CauseSplit:
-    found = causes(module, photographs(2), 1 / STEP, **options)  # type: ignore[arg-type]
+    meter = Meter(**{"crop": 0, **options})  # type: ignore[arg-type]
+    found = causes(module, photographs(2), 1 / STEP, meter)
     assert_telescopes(found)
     return found
 

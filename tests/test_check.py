@@ -283,7 +283,7 @@ MODULES = {
     "networks.py": "must be FILE.py:factory",
     "networks.py:": "must be FILE.py:factory",
     "nowhere.py:f": "there is no file nowhere.py",
-    "broken.py:f": "running broken.py failed: SyntaxError: '(' was never closed (broken.py, line 2)",
+    "broken.py:f": "broken.py failed: SyntaxError: '(' was never closed (broken.py, line 2)",
 }
 
 

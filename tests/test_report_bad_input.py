@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from test_report_page import BUDGET, Page, invoke
+from test_report_page import CAUSES, Page, invoke
 from test_store import unsealed
 
 from harness.commands.report import material
@@ -100,7 +100,7 @@ def test_another_json_is_no_split_into_causes(tmp_path: Path) -> None:
 
 
 def test_dollars_in_the_causes_are_no_formula(tmp_path: Path) -> None:
-    document = json.loads(BUDGET.read_text(encoding="utf-8"))
+    document = json.loads(CAUSES.read_text(encoding="utf-8"))
     document["settings"]["target"] = document["causes"]["steps"][0]["cause"] = r"$\frac{$"
     strange = tmp_path / "strange.json"
     strange.write_text(json.dumps(document), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The command `report`: rows, published numbers and the causes of an observed Delta, joined into figures, tables and a page."""
+"""The command `report`: rows, published numbers and the causes of a Delta, joined into figures, tables and a page."""
 
 from __future__ import annotations
 
