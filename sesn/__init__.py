@@ -1,6 +1,9 @@
 """Scale-Equivariant Steerable Networks: layers, the group acting on images and fields, and the equivariance error.
 
-Axes everywhere: b batch, c channels, s scales (small to large), h rows, w columns.
+Axes everywhere: b batch, c channels, s scales (small to large), h rows, w columns. Examples assume
+
+    import sesn, torch
+    from torch import nn
 
 A public name is imported from its module when it is first used, so that `sesn --help` and the start of pytest, which
 import this package, do not wait for torch.

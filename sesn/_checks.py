@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -36,6 +36,15 @@ def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
 def positive(value: Any) -> bool:
     """Whether a value is a positive, finite real number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
+
+
+def numbers(name: str, values: Any, remedy: str = "") -> tuple[float, ...]:
+    """The values as floats, or the complaint that they are no sequence of numbers."""
+    several = isinstance(values, Iterable) and not isinstance(values, str) and getattr(values, "ndim", 1) > 0
+    found = tuple(values) if several else ()
+    if not several or not all(hasattr(value, "__float__") for value in found):
+        raise WrongTypeError(complaint(name, values, "a sequence of numbers", remedy))
+    return tuple(float(value) for value in found)
 
 
 def odd(name: str, value: Any) -> int:

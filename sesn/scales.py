@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sesn._checks import complaint, positive, require, whole
-from sesn.errors import WrongTypeError
+from sesn._checks import numbers, positive, require, whole
 
 #: Published sigmas are rounded to two decimals: two scales partner when their log-ratio is this small.
 ON_GRID_TOLERANCE = 0.02
@@ -37,8 +36,15 @@ class ScaleMatch:
 class ScaleGrid:
     """A strictly increasing list of Gaussian widths sigma, in pixels: one per scale channel.
 
-    >>> ScaleGrid.geometric(1.5, 2.0, 3).sigmas
-    (1.5, 3.0, 6.0)
+    Args:
+        sigmas: the widths.
+
+    Raises:
+        UsageError: they are no positive, finite, increasing numbers.
+
+    Example:
+        >>> sesn.ScaleGrid([1.0, 1.41, 2.0]).ratio
+        1.4142135623730951
     """
 
     sigmas: tuple[float, ...]
@@ -48,16 +54,27 @@ class ScaleGrid:
 
     @classmethod
     def geometric(cls, smallest: float, ratio: float, count: int) -> ScaleGrid:
-        """`count` scales: smallest, smallest * ratio, smallest * ratio^2, ..."""
+        """Make `count` scales, each `ratio` times the one before.
+
+        Args:
+            smallest: the first sigma.
+            ratio: the step between neighbouring scales, greater than 1.
+            count: how many.
+
+        Returns:
+            The grid.
+
+        Raises:
+            UsageError: an argument breaks its rule.
+
+        Example:
+            >>> sesn.ScaleGrid.geometric(1.5, 2.0, 3).sigmas
+            (1.5, 3.0, 6.0)
+        """
         count = whole("count", count, 1)
         require(positive(smallest), "smallest", smallest, "a positive, finite number")
-        require(
-            positive(ratio) and ratio > 1,
-            "ratio",
-            ratio,
-            "greater than 1",
-            "it is the step between neighbouring scales",
-        )
+        remedy = "it is the step between neighbouring scales"
+        require(positive(ratio) and ratio > 1, "ratio", ratio, "greater than 1", remedy)
         largest = math.log(smallest) + (count - 1) * math.log(ratio)
         require(largest < math.log(MOST_SIGMA), "ratio", ratio, f"small enough for sigmas below {MOST_SIGMA:g} pixels")
         return cls(smallest * ratio**k for k in range(count))
@@ -89,9 +106,22 @@ class ScaleGrid:
         """Pair the channels of Phi(L_s f) with those of Phi(f), where s = factor.
 
         By the paper's L_s[f] * psi_sigma = L_s[f * psi_(sigma/s)], channel k of the rescaled image's response
-        partners channel j of the original's when sigma_j = sigma_k / s. Where a factor lies between two steps of the
-        grid, the nearest shift is taken and `residual` says how far it is off. No pair at all, with a residual of NaN,
-        means that the factor reaches beyond the grid.
+        partners channel j of the original's when sigma_j = sigma_k / s.
+
+        Args:
+            factor: s > 0.
+            tolerance: how far the logarithms of exact partners may be apart.
+
+        Returns:
+            The pairs. Where a factor lies between two steps of the grid, the nearest shift is taken and `residual` says
+            how far it is off. No pair at all, with a residual of NaN, means that the factor reaches beyond the grid.
+
+        Raises:
+            UsageError: the factor is no positive, finite number.
+
+        Example:
+            >>> sesn.ScaleGrid([1.0, 2.0, 4.0]).match(0.5).pairs
+            ((0, 1), (1, 2))
         """
         require(positive(factor), "factor", factor, "a positive, finite number")
         exact = self._partners(factor, tolerance)
@@ -126,12 +156,7 @@ class ScaleGrid:
 
 
 def _validated(sigmas: Iterable[float]) -> tuple[float, ...]:
-    try:
-        values = tuple(float(sigma) for sigma in sigmas)
-    except (TypeError, ValueError) as error:
-        raise WrongTypeError(
-            complaint("sigmas", sigmas, "a sequence of numbers", "for example ScaleGrid([1.0, 1.41, 2.0])")
-        ) from error
+    values = numbers("sigmas", sigmas, "for example ScaleGrid([1.0, 1.41, 2.0])")
     require(len(values) > 0, "sigmas", values, "non-empty", "give at least one width in pixels")
     for index, sigma in enumerate(values):
         require(math.isfinite(sigma), f"sigmas[{index}]", sigma, "finite")

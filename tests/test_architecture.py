@@ -74,7 +74,7 @@ PLANTED = {
     "layer imports the meter": ("sesn/layers/conv.py", "from sesn.meter.action import rescale\n", "above"),
     "network imports the meter": ("sesn/networks/wrn.py", "from sesn import meter\n", "above"),
     "a tool compares": ("sesn/tools/tune.py", "from sesn.meter.compare import compare\n", "Meter"),
-    "a tool crops": ("sesn/tools/tune.py", "from sesn.meter.reading import output_crop\n", "Meter"),
+    "a tool crops": ("sesn/tools/tune.py", "from sesn.meter.extent import output_crop\n", "Meter"),
     "a tool rescales": ("sesn/tools/causes.py", "from sesn import rescale\n", "Meter"),
     "a tool takes a part of the meter": ("sesn/tools/tune.py", "from sesn.meter import floor\n", "Meter"),
     "an action compares": ("harness/run/properties.py", "from sesn.meter.floor import reference_error\n", "Meter"),

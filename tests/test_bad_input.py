@@ -65,7 +65,7 @@ def test_only_increasing_sigmas_are_taken(sigmas: list[float], data: st.DataObje
         ScaleGrid(sigmas)
 
 
-@pytest.mark.parametrize("sigmas", [1.5, None, [None, 1.0], [[1.0], [2.0]]])
+@pytest.mark.parametrize("sigmas", [1.5, None, [None, 1.0], [[1.0], [2.0]], "12", [1.0, "2"], torch.tensor(1.5)])
 def test_sigmas_that_are_no_numbers(sigmas: Any) -> None:
     with complains(TypeError, "sigmas", "a sequence of numbers"):
         ScaleGrid(sigmas)

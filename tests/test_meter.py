@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import fields
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from sesn import EquivarianceError, Meter, ScaleConv, ScaleGrid, ScaleLift, basis_a, diagnose, equivariance_error
-from sesn.meter import meter as module_of_meter
 from sesn.meter.action import ScaleTranslation, rescale
 from sesn.tools.photographs import photographs
 
@@ -29,12 +27,6 @@ def numbers(error: EquivarianceError, *left_out: str) -> dict[str, object]:
     """Everything of an error as plain data, NaN as text."""
     kept = [field.name for field in fields(error) if field.name not in ("meter", *left_out)]
     return {name: repr(x.tolist()) if isinstance(x := getattr(error, name), Tensor) else x for name in kept}
-
-
-def test_the_examples_are_true() -> None:
-    found = doctest.testmod(module_of_meter)
-    assert found.attempted > 3
-    assert found.failed == 0
 
 
 @pytest.mark.parametrize("meter", [Meter(), Meter("bicubic", crop=2), Meter("fourier"), Meter(crop=0, ends="inside")])

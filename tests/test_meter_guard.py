@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from sesn import assert_equivariant
+from sesn import assert_equivariant, equivariance_error
 from sesn.meter.compare import HARDLY, within
+from sesn.meter.reading import RejectedError
 from sesn.tools.spectra import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
@@ -61,3 +62,13 @@ def test_a_bias_does_not_make_an_ordinary_convolution_pass() -> None:
     nn.init.ones_(layer.bias)
     assert not passes(layer, None)
     assert not any(passes(layer, 10.0**power) for power in range(-5, 1))
+
+
+def test_a_bug_of_the_meter_inside_a_module_is_no_refusal_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trail's hooks run inside the module: what they raise keeps its type, and what the module raises does not."""
+    network = nn.Conv2d(1, 2, 3, padding=1)
+    with pytest.raises(RejectedError, match="RuntimeError"):
+        equivariance_error(network, torch.randn(2, 3, 16, 16), 0.5)
+    monkeypatch.setattr("sesn.meter.trail.window", lambda layer: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        equivariance_error(network, torch.randn(2, 1, 16, 16), 0.5)

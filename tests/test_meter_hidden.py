@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sesn import ScaleConv, equivariance_error
-from sesn.meter.reading import seen_by
+from sesn.meter.extent import seen_by
 from sesn.tools.spectra import random_images
 
 

@@ -21,7 +21,7 @@ from sesn import (
     diagnose,
     equivariance_error,
 )
-from sesn.meter.reading import seen_by
+from sesn.meter.extent import seen_by
 from sesn.tools.spectra import random_images
 
 # --- scores with axes of one pixel

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from harness.paper import FOLDER
-from harness.report.parameters import parameter_frame, setup
+from harness.report.configurations import parameter_frame, setup
 from sesn.methods import METHODS, methods_on
 from sesn.networks import NETWORKS
 

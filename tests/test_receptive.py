@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, diagnose, equivariance_error
-from sesn.meter.reading import read, seen_by
+from sesn.meter.extent import seen_by
+from sesn.meter.reading import read
 from sesn.meter.receptive import Receptive, receptive_field
 from sesn.methods import METHODS
 from sesn.methods._vectors import VectorMaxPool

@@ -106,7 +106,7 @@ def depth(draw: int, values: dict[int, tuple[float, ...]]) -> Result:
 
 def test_frame_of_figure_2() -> None:
     chosen = selections(depth(0, {1: (0.1, 0.2), 50: (0.3, 0.5)}), depth(1, {1: (0.3, 0.4), 50: (0.5, 0.7)}))
-    frame = delta.figure_frame(chosen)
+    frame = delta.frame(chosen)
     first, last, stated, knee = frame.to_dict("records")
     assert {k: first[k] for k in delta.SERIES} == {
         "experiment": "delta-depth",
@@ -127,10 +127,10 @@ def test_frame_of_figure_2() -> None:
 
 def test_what_figure_2_says_can_be_either() -> None:
     for values, verdict in (((0.05, 0.06), "reproduced"), ((0.3, 0.5), "not reproduced")):
-        (finding,) = delta.says(delta.figure_frame(selections(depth(0, {50: values}))))
+        (finding,) = delta.says(delta.frame(selections(depth(0, {50: values}))))
         assert finding.verdict == verdict
         assert f"{sum(values) / 2:.2g}" in finding.text
-    (missing,) = delta.says(delta.figure_frame(selections(depth(0, {10: (0.1, 0.2)}))))
+    (missing,) = delta.says(delta.frame(selections(depth(0, {10: (0.1, 0.2)}))))
     assert missing.verdict == "missing"
 
 

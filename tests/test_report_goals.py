@@ -10,7 +10,8 @@ import synthetic
 
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
-from harness.report.goals import GOALS, cause, goals_frame, goals_says, goals_table
+from harness.report import goals
+from harness.report.goals import GOALS, cause
 from harness.report.select import select
 
 STEP = math.sqrt(2)
@@ -39,7 +40,7 @@ def lifted(inside: float, uncropped: dict[float, float], **settings: Any) -> Res
 
 def frame_of(*results: Result) -> Any:
     rows = synthetic.frame(results)
-    return goals_frame({key: select(rows, published(), key, 1) for key in ("delta-depth", "delta-downscale")})
+    return goals.frame({key: select(rows, published(), key, 1) for key in ("delta-depth", "delta-downscale")})
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +67,12 @@ def test_the_cause_is_what_nothing_is_left_without(frame: Any) -> None:
 
 
 def test_sentences_and_table_say_the_same(frame: Any) -> None:
-    sentences = [finding.text for finding in goals_says(frame)]
+    sentences = [finding.text for finding in goals.says(frame)]
     assert sentences[0].startswith(
         "With wide windows 2 of the 5 goals for Δ that were measured are met: 50 layers, linear, 1.41× (3e-05)"
     )
     assert len(sentences) == 4
-    lines = goals_table(frame).lines
+    lines = goals.table(frame).lines
     assert [line[6].text for line in lines] == ["no", "no", "yes", "no", "yes"]
 
 

@@ -124,7 +124,7 @@ def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
 def test_the_command_of_another_folder_writes_its_file() -> None:
     for other in WORDS["others"]:
         folder, command = f"reports/{other['folder']}", other["command"]
-        assert f"{folder}/{other['file']}" in command or f"--out {folder}" in command
+        assert f"{folder}/{other['file']}" in command or f".py {folder} " in command
 
 
 def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
-from harness.report import errors, marks, times
+from harness.report import configurations, errors, table_1, times
 from harness.report.escapes import latex, markdown
 from harness.report.select import Selection, select
-from harness.report.tables import Entry, Table, absent, as_latex, as_markdown
+from harness.report.tables import Table, TableEntry, absent, as_latex, as_markdown
 
 HOSTILE = r"[2] <script>alert(1)</script> | \input{x} $x_1^2$ & 100% #1 ~ `code` **b** [l](javascript:x) é Ω {" + '"'
 
@@ -78,7 +78,7 @@ def test_the_best_is_bold_and_a_missing_run_is_a_dash_with_a_reason() -> None:
     frame = errors.mnist_frame(selections([mnist("cnn", 0, 2.5), mnist("ss-cnn", 0, 2.6)]))
     table = errors.mnist_table(frame)
     by_name = {line[0].text: line for line in table.lines}
-    assert by_name["CNN"][2] == Entry("2.50", 2.5, bold=True)
+    assert by_name["CNN"][2] == TableEntry("2.50", 2.5, bold=True)
     assert not by_name["SS-CNN"][2].bold
     assert by_name["SESN Vector"][1].bold  # the paper's best
     assert by_name["SESN Vector"][2] == absent("not run")
@@ -126,8 +126,8 @@ def test_times_are_compared_by_their_ratios(every: dict[str, Selection]) -> None
 
 
 def test_configurations_say_whether_counts_round_to_the_printed_ones(every: dict[str, Selection]) -> None:
-    frame = marks.configuration_frame("mnist")(every)
-    assert [line[7].text.split()[-1] for line in marks.configuration_table(frame).lines if line[7].text != "—"] == [
+    frame = configurations.frame("mnist")(every)
+    assert [line[7].text.split()[-1] for line in configurations.table(frame).lines if line[7].text != "—"] == [
         "in" if abs(a - b) <= 500 else "out"
         for a, b in zip(frame["parameters"], frame["paper"], strict=True)
         if math.isfinite(b)
@@ -142,21 +142,21 @@ def test_a_published_count_with_unused_parameters_says_so() -> None:
 
     rows = [counted("ss-cnn", "paper", 10.3e6, 10.3e6), counted("ss-cnn", "released", 10.8e6, 10.3e6)]
     rows += [counted("dss-vector", recipe, 10.94e6, 10.94e6) for recipe in ("paper", "released")]
-    (finding,) = marks.configuration_says("stl10")(marks.configuration_frame("stl10")(selections(rows)))
+    (finding,) = configurations.says("stl10")(configurations.frame("stl10")(selections(rows)))
     assert finding.verdict == "not reproduced"
     assert "DSS (10,940,000; the paper's 11.0 M) and " in finding.text
     assert "SS-CNN (10,300,000; the paper's 10.8 M includes 500,000 that are never used)" in finding.text
 
 
 def test_table_1_shows_every_mark_of_the_paper(every: dict[str, Selection]) -> None:
-    frame = marks.properties_frame(every)
-    table = marks.properties_table(frame)
+    frame = table_1.frame(every)
+    table = table_1.table(frame)
     row = next(line for line in table.lines if line[0].text == "SESN Vector")
     assert [row[1].text, row[6].text, row[12].text] == ["yes", "Any", "yes"]
 
 
 def test_every_difference_has_all_four_texts(every: dict[str, Selection]) -> None:
-    table = marks.differences_table(marks.differences_frame(every))
+    table = configurations.differences_table(configurations.differences_frame(every))
     assert len(table.lines) > 15
     assert all(entry.text for line in table.lines for entry in line)
 
@@ -179,7 +179,11 @@ def test_latex_is_ascii_without_commands_of_the_text(text: str) -> None:
 
 
 def hostile_table() -> Table:
-    return Table((HOSTILE, "x"), ((Entry(HOSTILE, bold=True), absent(HOSTILE)), (Entry("—"), Entry("1 ± 2"))), (1,))
+    return Table(
+        (HOSTILE, "x"),
+        ((TableEntry(HOSTILE, bold=True), absent(HOSTILE)), (TableEntry("—"), TableEntry("1 ± 2"))),
+        (1,),
+    )
 
 
 def test_hostile_text_in_markdown() -> None:
@@ -192,7 +196,7 @@ def test_hostile_text_in_markdown() -> None:
 
 def test_a_table_with_a_line_too_short_is_refused() -> None:
     with pytest.raises(ValueError, match="1 entries under a heading of 2"):
-        Table(("a", "b"), ((Entry("x"),),))
+        Table(("a", "b"), ((TableEntry("x"),),))
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
@@ -202,9 +206,9 @@ def test_latex_compiles(every: dict[str, Selection], tmp_path: Path) -> None:
         "mnist": errors.mnist_table(errors.mnist_frame(every)),
         "stl10": errors.stl10_table(errors.stl10_frame("stl10")(every)),
         "times": times.table(times.frame(every)),
-        "configuration": marks.configuration_table(marks.configuration_frame("stl10")(every)),
-        "properties": marks.properties_table(marks.properties_frame(every)),
-        "differences": marks.differences_table(marks.differences_frame(every)),
+        "configuration": configurations.table(configurations.frame("stl10")(every)),
+        "properties": table_1.table(table_1.frame(every)),
+        "differences": configurations.differences_table(configurations.differences_frame(every)),
     }
     body = "\n".join(as_latex(table, f"{HOSTILE}.", [HOSTILE], key) for key, table in tables.items())
     head = r"\documentclass{article}\usepackage{array,booktabs,graphicx,longtable}\begin{document}"

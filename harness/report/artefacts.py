@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.records import Budget
-from harness.report import delta, errors, goals, kernels, marks, times, training, waterfall
+from harness.report import configurations, delta, errors, goals, kernels, table_1, times, training, waterfall
 from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection
 from harness.report.tables import Table
@@ -109,19 +109,19 @@ _CONFIGURATIONS = tuple(
     Artefact(
         f"configuration-{network}",
         ("parameters",),
-        marks.configuration_frame(network),
-        table=marks.configuration_table,
-        says=marks.configuration_says(network),
+        configurations.frame(network),
+        table=configurations.table,
+        says=configurations.says(network),
     )
     for network in ("mnist", "stl10")
 )
 _TABLE_1 = Artefact(
     "table-1",
     ("properties",),
-    marks.properties_frame,
-    table=marks.properties_table,
-    says=marks.properties_says,
-    extra=marks.properties_caption,
+    table_1.frame,
+    table=table_1.table,
+    says=table_1.says,
+    extra=table_1.caption,
 )
 _DELTA_TRAINING = Artefact(
     "delta-training",
@@ -138,16 +138,16 @@ _ROWS = (
     Artefact(
         "figure-2",
         ("delta-depth", "delta-downscale", "delta-interscale"),
-        delta.figure_frame,
+        delta.frame,
         draw=delta.draw,
         says=delta.says,
     ),
     Artefact(
         "wide-windows",
         ("delta-depth", "delta-downscale"),
-        goals.goals_frame,
-        table=goals.goals_table,
-        says=goals.goals_says,
+        goals.frame,
+        table=goals.table,
+        says=goals.says,
     ),
     _TABLE_1,
     _MNIST_TABLE,
@@ -175,9 +175,9 @@ _ROWS = (
     Artefact(
         "differences",
         (),
-        marks.differences_frame,
-        table=marks.differences_table,
-        says=marks.differences_says,
+        configurations.differences_frame,
+        table=configurations.differences_table,
+        says=configurations.differences_says,
         beside=("differences",),
     ),
 )

@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from harness.report.findings import Statement, claim, listed, number
-from harness.report.select import Selection
-from harness.report.summaries import SUMMARY, summarised
+from harness.report.findings import Statement, claim, listed, sentence, told
+from harness.report.select import Selection, first, where
+from harness.report.summaries import SUMMARY, medians, summarised
 from sesn.tools.drawing import Drawing, Hover, styled
 
 
@@ -68,7 +68,7 @@ FIVE = 5
 SERIES = ["experiment", "window", "nonlinearity", "series", "x"]
 
 
-def figure_frame(selections: Mapping[str, Selection]) -> Any:
+def frame(selections: Mapping[str, Selection]) -> Any:
     """One line per point: mean, standard deviation, median and interval of Delta, and the median floor there.
 
     What the paper states stands in lines of the series STATED: at x, the mean if it gives one.
@@ -92,22 +92,18 @@ def _stated(panel: Panel, paper: Any) -> Any:
 def _panel_points(panel: Panel, chosen: Selection) -> Any:
     if chosen.empty or panel.x not in chosen.rows:
         return pd.DataFrame()
-    rows = chosen.rows[chosen.rows["metric"].isin(["delta", "delta_all"]) & chosen.rows["window"].isin(list(WINDOWS))]
-    rows = rows.assign(series=_series(panel, rows), x=rows[panel.x].astype(float))
+    every = chosen.rows.assign(window=chosen.rows["window"].astype(object), x=chosen.rows[panel.x].astype(float))
+    every = every.assign(series=_series(panel, every))
+    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin(list(WINDOWS))]
     # A network without a valid scale channel has no Delta: NaN says so, and has no place in the figure.
-    rows = rows[rows["series"].isin(list(panel.styles)) & rows["value"].notna()]
-    return _with_floor(panel, summarised(rows, SERIES[1:]), chosen.metric("floor")).assign(experiment=panel.experiment)
-
-
-def _with_floor(panel: Panel, points: Any, floors: Any) -> Any:
-    """The median over all rows of the same window and place; images of another size have another floor."""
-    if not len(floors) or floors[panel.x].isna().any():
-        return points.assign(floor=math.nan)
-    keys = ["window", "x", "series"] if panel.floors else ["window", "x"]
-    placed = floors.assign(window=floors["window"].astype(object), x=floors[panel.x].astype(float))
-    placed = placed.assign(series=_series(panel, floors))
-    level = placed.groupby(keys)["value"].median().rename("floor").reset_index()
-    return points.merge(level, on=keys, how="left")
+    points = summarised(rows[rows["series"].isin(list(panel.styles)) & rows["value"].notna()], SERIES[1:])
+    floors = where(every, metric="floor")
+    if not len(floors) or floors["x"].isna().any():
+        return points.assign(floor=math.nan, experiment=panel.experiment)
+    # The median over all rows of the same window and place; images of another size have another floor.
+    keys = ["window", "x", *(["series"] if panel.floors else [])]
+    level = medians(floors, keys).rename("floor").reset_index()
+    return points.merge(level, on=keys, how="left").assign(experiment=panel.experiment)
 
 
 def _series(panel: Panel, rows: Any) -> Any:
@@ -117,10 +113,8 @@ def _series(panel: Panel, rows: Any) -> Any:
         return np.where(everything, "all scales", "valid scales")
     if panel.x == "downscale":
         return np.where(everything, "", rows["side"].astype(int).astype(str) + " pixels")
-    five = rows["scales"].eq(FIVE).to_numpy()
-    return np.where(
-        five, np.where(everything, "all of 5 scales", "valid of 5 scales"), np.where(everything, "", LONGER)
-    )
+    five = np.where(everything, "all of 5 scales", "valid of 5 scales")
+    return np.where(rows["scales"].eq(FIVE), five, np.where(everything, "", LONGER))
 
 
 @styled
@@ -132,16 +126,14 @@ def draw(points: Any) -> Drawing:
     grid = figure.subplots(len(windows), len(PANELS), sharex="col", sharey=True, squeeze=False)
     for row, window in zip(grid, windows, strict=True):
         for axes, panel in zip(row, PANELS, strict=True):
-            part = points[points["experiment"].eq(panel.experiment) & points["window"].eq(window)]
-            _draw_panel(axes, panel, part, hovers)
-            _mark_facts(axes, points[points["experiment"].eq(panel.experiment) & points["series"].eq(STATED)])
+            _draw_panel(axes, panel, where(points, experiment=panel.experiment, window=window), hovers)
+            _mark_facts(axes, where(points, experiment=panel.experiment, series=STATED))
         row[0].set_ylabel(f"{WINDOWS[window]}\nequivariance error Δ")
     # The floor may lie far below (a factor of two after Fourier enlarging): it must not squeeze the curves.
     grid[0][0].set_ylim(bottom=points["median"].min() / BELOW)
-    for axes, panel in zip(grid[-1], PANELS, strict=True):
-        axes.set_xlabel(panel.label)
-    for axes, panel in zip(grid[0], PANELS, strict=True):
-        _legend_of(axes, panel, set(points["series"][points["experiment"].eq(panel.experiment)]))
+    for top, bottom, panel in zip(grid[0], grid[-1], PANELS, strict=True):
+        bottom.set_xlabel(panel.label)
+        _legend_of(top, panel, set(where(points, experiment=panel.experiment)["series"]))
     _legend(figure, points)
     return Drawing(figure, tuple(hovers))
 
@@ -170,7 +162,7 @@ def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> No
         _draw_series(axes, COLOURS.get(nonlinearity, "0.3"), panel.styles[series], part.sort_values("x"))
         hovers.extend(_hovers(axes, panel, part))
     for _, part in points.groupby("series") if panel.floors else [("", points)]:
-        floor = part.groupby("x")["floor"].median().dropna()
+        floor = medians(part, "x", "floor").dropna()
         axes.plot(floor.index, floor.to_numpy(), color="0.45", ls=":", lw=1.2)
 
 
@@ -185,17 +177,8 @@ def _draw_series(axes: Any, colour: str, style: tuple[Any, str], part: Any) -> N
     mean = bars["mean"].to_numpy()
     # Below a mean smaller than its deviation, the bar would reach zero, which a logarithmic axis does not have.
     below = [min(s, 0.9 * m) for s, m in zip(spread, mean, strict=True)]
-    axes.errorbar(
-        bars["x"],
-        mean,
-        yerr=[below, spread],
-        fmt=marker,
-        ms=2.6,
-        lw=0.7,
-        capsize=1.5,
-        color=colour,
-        mfc=colour if line == "-" else "white",
-    )
+    look = {"fmt": marker, "ms": 2.6, "lw": 0.7, "capsize": 1.5, "color": colour}
+    axes.errorbar(bars["x"], mean, yerr=[below, spread], mfc=colour if line == "-" else "white", **look)
 
 
 def _mark_facts(axes: Any, facts: Any) -> None:
@@ -215,13 +198,10 @@ _SMALL: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color":
 
 def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
     for point in part.to_dict("records"):
-        words = f"{NAMES.get(point['nonlinearity'], point['nonlinearity'])}, {point['series'].replace('$', '')}"
-        text = (
-            f"{words}; {panel.x} {point['x']:g}: median {point['median']:.2e} "
-            f"[{point['low']:.1e}, {point['high']:.1e}], mean {point['mean']:.2e} ± {point['standard_deviation']:.1e}, "
-            f"n = {int(point['draws'])} × {int(point['values'] // max(1, point['draws']))}"
-        )
-        yield Hover(axes, point["x"], point["median"], text)
+        point |= {"kind": NAMES.get(point["nonlinearity"], point["nonlinearity"]), "axis": panel.x}
+        point |= {"series": point["series"].replace("$", ""), "draws": int(point["draws"])}
+        point["images"] = int(point["values"] // max(1, point["draws"]))
+        yield Hover(axes, point["x"], point["median"], sentence("delta-point", **point))
 
 
 # --- what it says
@@ -229,24 +209,21 @@ def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
 
 def says(points: Any) -> list[Statement]:
     """The paper's three statements, each against the points, and which settings bear out all of them."""
-    three = [*_depth_findings(points), *_downscale_findings(points), *_interscale_findings(points)]
-    return [*three, *_knee_findings(points), *_settings_findings(points)]
+    three = [*_depth(points), *_downscale(points), *_interscale(points)]
+    return [*three, *_knees(points), *_settings(points)]
 
 
 def _of(points: Any, experiment: str, **wanted: Any) -> Any:
-    found = points[points["experiment"].eq(experiment)]
-    for name, value in wanted.items():
-        found = found[found[name].eq(value)]
-    return found.sort_values("x")
+    return where(points, experiment=experiment, **wanted).sort_values("x")
 
 
 def _fact(points: Any, experiment: str) -> tuple[float, float]:
     facts = _of(points, experiment, series=STATED)
-    return (float(facts["x"].iloc[0]), float(facts["mean"].iloc[0])) if len(facts) else (math.nan, math.nan)
+    return first(facts, "x"), first(facts, "mean")
 
 
 def _not_much_higher(deepest: Any, level: float) -> bool:
-    return bool(deepest["mean"].iloc[0] <= NOT_MUCH_HIGHER * level)
+    return first(deepest, "mean") <= NOT_MUCH_HIGHER * level
 
 
 def _around(curve: Any, knee: float) -> tuple[Any, Any]:
@@ -254,48 +231,48 @@ def _around(curve: Any, knee: float) -> tuple[Any, Any]:
     return curve[curve["x"] <= 1.01 * knee], curve[curve["x"] > 1.01 * knee]
 
 
-def _rises(first: Any, last: Any) -> bool:
+def _rises(start: Any, end: Any) -> bool:
     """Whether the intervals of two medians do not meet."""
-    return bool(last["low"] > first["high"])
+    return bool(end["low"] > start["high"])
 
 
-def _depth_findings(points: Any) -> Iterator[Statement]:
+def _depth(points: Any) -> Iterator[Statement]:
     depth, level = _fact(points, "delta-depth")
     found = _of(points, "delta-depth", series="valid scales", x=depth)
-    for (window, nonlinearity), part in found.groupby(["window", "nonlinearity"], sort=False):
-        if nonlinearity == "linear":
-            continue
-        mean, spread = float(part["mean"].iloc[0]), float(part["standard_deviation"].iloc[0])
-        words = (
-            f"With {WINDOWS.get(window, window)} and {NAMES.get(nonlinearity, nonlinearity)}, Δ after {depth:g} layers"
-        )
-        text = f"{words} is {number(mean)} ± {number(spread)} (the paper: not much higher than {level:.0%})."
-        yield claim(_not_much_higher(part, level), text)
     deepest = _of(points, "delta-depth", series="valid scales")["x"].max()
+    for (window, nonlinearity), part in found.groupby(["window", "nonlinearity"], sort=False):
+        if nonlinearity != "linear":
+            kind = {"window": WINDOWS.get(window, window), "nonlinearity": NAMES.get(nonlinearity, nonlinearity)}
+            numbers = {"mean": first(part, "mean"), "deviation": first(part, "standard_deviation")}
+            verdict = claim(_not_much_higher(part, level))
+            yield told(verdict, "delta-depth", depth=depth, level=level, **kind, **numbers)
     if not len(found) and deepest > 0:
-        yield Statement(
-            "missing", f"Δ was measured up to {deepest:g} layers; the paper's statement is about {depth:g}."
-        )
+        yield told("missing", "delta-depth-missing", deepest=deepest, depth=depth)
 
 
-def _downscale_findings(points: Any) -> Iterator[Statement]:
+def _downscale(points: Any) -> Iterator[Statement]:
     knee, _ = _fact(points, "delta-downscale")
     for window, name in WINDOWS.items():
         found = _of(points, "delta-downscale", window=window, nonlinearity="linear")
         for series, part in found.groupby("series", sort=False):
             before, after = _around(part, knee)
-            if not len(before) or not len(after):
-                continue
-            at_knee, last = before.iloc[-1], after.iloc[-1]
-            text = (
-                f"One layer with {name} on {series}: median Δ is {number(before['median'].iloc[0])} at "
-                f"{before['x'].iloc[0]:.3g}×, {number(at_knee['median'])} at {at_knee['x']:.3g}× and "
-                f"{number(last['median'])} at {last['x']:.3g}× (the paper: it increases beyond {knee:g}×)."
-            )
-            yield claim(_rises(at_knee, last), text)
+            if len(before) and len(after):
+                ends = {"start": before.iloc[0], "middle": before.iloc[-1], "end": after.iloc[-1]}
+                verdict = claim(_rises(ends["middle"], ends["end"]))
+                yield told(verdict, "delta-downscale", window=name, series=series, knee=knee, **ends)
 
 
-def _knee_findings(points: Any) -> Iterator[Statement]:
+def _interscale(points: Any) -> Iterator[Statement]:
+    for window, name in WINDOWS.items():
+        found = _of(points, "delta-interscale", window=window, nonlinearity="linear")
+        whole, longer = where(found, series="all of 5 scales"), where(found, series=LONGER)
+        if len(whole) >= 2:
+            start, end = whole.iloc[0], whole.iloc[-1]
+            rest = sentence("delta-truncation", median=longer["median"].iloc[-1]) if len(longer) else ""
+            yield told(claim(_rises(start, end)), "delta-interscale", window=name, start=start, end=end, rest=rest)
+
+
+def _knees(points: Any) -> Iterator[Statement]:
     """Up to which factor Delta stays small, and how many pixels are left there."""
     for window, name in WINDOWS.items():
         knees = {}
@@ -306,45 +283,41 @@ def _knee_findings(points: Any) -> Iterator[Statement]:
                 knees[int(series.split()[0])] = float(below["x"].iloc[-1])
         if knees:
             words = [f"up to {last:.3g}× on {side} pixels ({round(side / last)} left)" for side, last in knees.items()]
-            bound = f"{SMALL:.0%}, or twice the largest up to {MODERATE}×,"
-            text = f"One layer with {name} keeps a median Δ of at most {bound} {listed(words)}"
-            yield Statement("measured", f"{text}{_what_the_knee_follows(knees)}.")
+            values = {"small": SMALL, "moderate": MODERATE, "knees": listed(words), "follows": _what_it_follows(knees)}
+            yield told("measured", "delta-knee", window=name, **values)
 
 
-def _what_the_knee_follows(knees: Mapping[int, float]) -> str:
+def _what_it_follows(knees: Mapping[int, float]) -> str:
     """Whether the factors at the knee, or the pixels that are left there, differ less between sizes of image."""
     if len(knees) < 2:
         return ""
     factors, pixels = list(knees.values()), [side / last for side, last in knees.items()]
     apart = [max(values) / min(values) for values in (factors, pixels)]
     follows = "the factor" if apart[0] < apart[1] else "the pixels that are left" if apart[1] < apart[0] else "both"
-    words = f"the factors differ {number(apart[0])} times, the pixels left {number(apart[1])} times"
-    return f": {words}, so it follows {follows}"
+    return sentence("delta-knee-follows", factors=apart[0], pixels=apart[1], follows=follows)
 
 
-def _settings_findings(points: Any) -> Iterator[Statement]:
+def _settings(points: Any) -> Iterator[Statement]:
     """Which windows and nonlinearities bear out all of the paper's statements, and where the others fail."""
-    depth, level = _fact(points, "delta-depth")
-    good, bad = [], []
-    for window, name in WINDOWS.items():
-        for nonlinearity, kind in NAMES.items():
-            failing = _failing(points, window, nonlinearity, depth, level)
-            if failing is not None:
-                setting = f"{name}, {kind}"
-                good.extend([] if failing else [setting])
-                bad.extend([f"{setting} (not {listed(failing)})"] if failing else [])
+    found = {
+        f"{name}, {kind}": _failing(points, window, nonlinearity)
+        for window, name in WINDOWS.items()
+        for nonlinearity, kind in NAMES.items()
+    }
+    good = "; ".join(setting for setting, failing in found.items() if failing == [])
+    bad = "; ".join(f"{setting} (not {listed(failing)})" for setting, failing in found.items() if failing)
     if good or bad:
-        text = f"All three curves are as the paper states them with: {'; '.join(good) or 'no setting'}."
-        yield Statement("measured", text + (f" Otherwise: {'; '.join(bad)}." if bad else ""))
+        rest = f" Otherwise: {bad}." if bad else ""
+        yield told("measured", "delta-settings", good=good or "no setting", rest=rest)
 
 
-def _failing(points: Any, window: str, nonlinearity: str, depth: float, level: float) -> list[str] | None:
+def _failing(points: Any, window: str, nonlinearity: str) -> list[str] | None:
     """The statements that one setting does not bear out; None where a panel is missing."""
     setting = {"window": window, "nonlinearity": nonlinearity}
+    (depth, level), (knee, _) = _fact(points, "delta-depth"), _fact(points, "delta-downscale")
     deep = _of(points, "delta-depth", **setting, series="valid scales", x=depth)
     shrunk = _of(points, "delta-downscale", **setting, series="96 pixels")
     mixed = _of(points, "delta-interscale", **setting, series="all of 5 scales")
-    knee, _ = _fact(points, "delta-downscale")
     before, after = _around(shrunk, knee)
     if not len(deep) or not len(before) or not len(after) or len(mixed) < 2:
         return None
@@ -354,21 +327,3 @@ def _failing(points: Any, window: str, nonlinearity: str, depth: float, level: f
         "the rise with the extent": _rises(mixed.iloc[0], mixed.iloc[-1]),
     }
     return [name for name, good in holds.items() if not good]
-
-
-def _interscale_findings(points: Any) -> Iterator[Statement]:
-    for window, name in WINDOWS.items():
-        found = _of(points, "delta-interscale", window=window, nonlinearity="linear")
-        whole = found[found["series"].eq("all of 5 scales")]
-        if len(whole) < 2:
-            continue
-        first, last = whole.iloc[0], whole.iloc[-1]
-        text = (
-            f"With {name}, interscale interaction raises Δ over all scales from {number(first['median'])} at "
-            f"extent {first['x']:g} to {number(last['median'])} at {last['x']:g}"
-        )
-        longer = found[found["series"].eq(LONGER)]
-        if len(longer):
-            end = longer.iloc[-1]
-            text += f"; on scale channels that lost nothing it is {number(end['median'])} there: the rest is truncation"
-        yield claim(_rises(first, last), text + ".")

@@ -8,20 +8,23 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Statement, claim, listed, number
-from harness.report.select import Selection
-from harness.report.summaries import Agreement, Sample, agreement, counting_agreement, summarised
-from harness.report.tables import Entry, Table, absent
-from sesn.methods import METHODS, methods_on
+from harness.report.findings import Statement, Verdict, claim, listed, sentence, told
+from harness.report.select import Selection, first, where
+from harness.report.summaries import NO_AGREEMENT, NO_SAMPLE, Sample, agreement, counting_agreement, summarised
+from harness.report.tables import Table, TableEntry, absent, numeric, rounded_count, rules
+from sesn.methods import METHODS, PLAIN, Method, methods_on
 
-SETTINGS = ((28, False), (28, True), (56, False), (56, True))
+#: The paper's four settings of MNIST-scale.
+SETTINGS: tuple[dict[str, Any], ...] = tuple(
+    {"resolution": side, "augmented": augmented} for side in (28, 56) for augmented in (False, True)
+)
 COLUMNS = [
     *("method", "resolution", "augmented", "paper", "paper_deviation", "paper_n", "here", "deviation", "n"),
     *("difference", "half_width", "within", "reason", "paper_reason", "parameters", "paper_parameters"),
 ]
-NOT_PUBLISHED = "the paper has no number"
 #: So many test errors are told one by one.
 FEW = 4
+AGREES: dict[str, Verdict] = {"in": "reproduced", "out": "differs"}
 
 
 def setting_name(resolution: float, augmented: bool) -> str:
@@ -32,94 +35,77 @@ def setting_name(resolution: float, augmented: bool) -> str:
 def mnist_frame(selections: Mapping[str, Selection]) -> Any:
     """One line per method and setting."""
     chosen, sizes = selections["mnist-scale"], selections["parameters"]
-    here = _samples(chosen, ("method", "resolution", "augmented"))
+    here = _samples(chosen, "resolution", "augmented")
     lines = []
     for row in methods_on("mnist"):
-        for resolution, augmented in SETTINGS:
-            paper = _published(chosen.paper, row.key, resolution=resolution, augmented=augmented)
-            sample = here.get((row.key, resolution, augmented))
-            found = agreement(paper, sample) if paper and sample else None
-            reason = "" if sample else chosen.reason(row.key, resolution=resolution, augmented=augmented)
-            line = _line(row.key, paper, sample, found, reason, "mnist")
-            lines.append(
-                {**line, "resolution": resolution, "augmented": augmented, **_sizes(sizes, chosen, row.key, "mnist")}
-            )
+        for setting in SETTINGS:
+            paper = _published(chosen.paper, row.key, **setting)
+            sample = here.get((row.key, *setting.values()), NO_SAMPLE)
+            line = _line(row, "mnist", paper, sample, agreement(paper, sample), chosen.reason(row.key, **setting))
+            lines.append(line | setting | _sizes(sizes, chosen, row.key, "mnist"))
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
 def stl10_frame(experiment: str) -> Callable[[Mapping[str, Selection]], Any]:
     """One line per method; the published errors are those of the full network in either table."""
+    full = experiment == "stl10"
 
     def frame(selections: Mapping[str, Selection]) -> Any:
-        chosen = selections[experiment]
-        here, published = _samples(chosen, ("method",)), selections["stl10"].paper
-        images = int(chosen.facts.get("test_images") or 0)
+        chosen, published = selections[experiment], selections["stl10"].paper
+        here, images = _samples(chosen), int(chosen.facts.get("test_images") or 0)
         lines = []
         for row in methods_on("stl10"):
-            paper, sample = _published(published, row.key), here.get((row.key,))
-            comparable = paper and sample and experiment == "stl10" and images
-            found = counting_agreement(paper.mean, sample.mean, images) if comparable and paper and sample else None
-            reason = "" if sample else chosen.reason(row.key)
-            line = _line(row.key, paper, sample, found, reason, "stl10")
+            paper, sample = _published(published, row.key), here.get((row.key,), NO_SAMPLE)
+            found = counting_agreement(paper.mean, sample.mean, images) if full and images else NO_AGREEMENT
+            line = _line(row, "stl10", paper, sample, found, chosen.reason(row.key))
             # The reduced network has other sizes than the published ones.
-            sizes = _sizes(selections["parameters"], chosen, row.key, "stl10") if experiment == "stl10" else {}
-            lines.append({**line, **sizes, "test_images": images})
+            sizes = _sizes(selections["parameters"], chosen, row.key, "stl10") if full else {}
+            lines.append(line | sizes | {"test_images": images})
         columns = [name for name in COLUMNS if name not in ("resolution", "augmented")]
-        return pd.DataFrame(lines, columns=[*columns, "test_images"])
+        made = pd.DataFrame(lines, columns=[*columns, "test_images"])
+        made.attrs["claims"] = _claims(published)
+        return made
 
     return frame
 
 
-def _samples(chosen: Selection, by: tuple[str, ...]) -> dict[tuple[Any, ...], Sample]:
-    rows = chosen.metric("test_error")
-    if not len(rows):
-        return {}
+def _claims(paper: Any) -> list[tuple[str, list[str]]]:
+    """Which method the paper says is better than which others."""
+    stated = paper.dropna(subset=["better"]) if "better" in paper else paper[:0]
+    return [(line["better"], line["than"].split()) for line in stated.to_dict("records")]
+
+
+def _samples(chosen: Selection, *by: str) -> dict[tuple[Any, ...], Sample]:
+    """The test errors of each method, at each place."""
+    names, rows = ("method", *by), chosen.metric("test_error")
     return {
-        tuple(line[name] for name in by): Sample(line["mean"], line["standard_deviation"], int(line["values"]))
-        for line in summarised(rows, by).to_dict("records")
+        tuple(line[name] for name in names): Sample(line["mean"], line["standard_deviation"], int(line["values"]))
+        for line in (summarised(rows, names).to_dict("records") if len(rows) else ())
     }
 
 
-def _published(paper: Any, method: str, **where: Any) -> Sample | None:
-    found = paper[paper["method"].eq(method) & paper["metric"].eq("test_error")]
-    for name, value in where.items():
-        found = found[found[name].eq(value)]
-    if not len(found):
-        return None
-    row = found.iloc[0]
-    spread = row["standard_deviation"]
-    return Sample(float(row["value"]), math.nan if pd.isna(spread) else float(spread), int(row["realisations"]))
+def _published(paper: Any, method: str, **place: Any) -> Sample:
+    found = where(paper, method=method, metric="test_error", **place)
+    spread, runs = (first(found, name) for name in ("standard_deviation", "realisations"))
+    return Sample(first(found, "value"), spread, int(runs)) if len(found) else NO_SAMPLE
 
 
-def _line(
-    method: str, paper: Sample | None, here: Sample | None, found: Agreement | None, reason: str, network: str
-) -> dict[str, Any]:
-    paper_reason = "" if paper else METHODS[method].absences.get(f"{network}/error", NOT_PUBLISHED)
-    paper, here = paper or Sample(math.nan, math.nan, 0), here or Sample(math.nan, math.nan, 0)
-    found = found or Agreement(math.nan, math.nan)
+def _line(row: Method, network: str, paper: Sample, here: Sample, found: Any, reason: str) -> dict[str, Any]:
+    unpublished = row.absences.get(f"{network}/error", "the paper has no number")
     return {
-        **{"method": method, "paper": paper.mean, "paper_deviation": paper.standard_deviation, "paper_n": paper.n},
+        **{"method": row.key, "paper": paper.mean, "paper_deviation": paper.standard_deviation, "paper_n": paper.n},
         **{"here": here.mean, "deviation": here.standard_deviation, "n": here.n},
         **{"difference": found.difference, "half_width": found.half_width, "within": found.word},
-        **{"reason": reason, "paper_reason": paper_reason},
+        **{"reason": "" if here.n else reason, "paper_reason": "" if paper.n else unpublished},
     }
 
 
 def _sizes(sizes: Selection, trained: Selection, method: str, network: str) -> dict[str, float]:
     """Counted parameters of the recipe that was trained, and the published number."""
     recipe = trained.facts.get("recipe", "paper")
-    counted = sizes.metric("parameters")
-    if len(counted):
-        wanted = counted["network"].eq(network) & counted["recipe"].eq(recipe) & counted["method"].eq(method)
-        counted = counted[wanted]
-    paper = sizes.paper
-    if len(paper):
-        wanted = paper["method"].eq(method) & paper["metric"].eq("parameters") & paper["network"].eq(network)
-        paper = paper[wanted]
-    return {
-        "parameters": float(counted["value"].iloc[0]) if len(counted) else math.nan,
-        "paper_parameters": float(paper["value"].iloc[0]) if len(paper) else math.nan,
-    }
+    counted = where(sizes.metric("parameters"), network=network, recipe=recipe, method=method)
+    paper = where(sizes.paper, method=method, metric="parameters", network=network)
+    return {"parameters": first(counted, "value"), "paper_parameters": first(paper, "value")}
 
 
 # --- as tables
@@ -129,85 +115,62 @@ def mnist_table(frame: Any) -> Table:
     """Three columns a setting: paper, here, difference."""
     heading = ["Method"]
     for setting in SETTINGS:
-        name = setting_name(*setting)
+        name = setting_name(**setting)
         heading += [f"{name} paper, %", f"{name} here, %", "difference"]
     lines = []
     for method, part in frame.groupby("method", sort=False):
-        entries = [Entry(METHODS[method].label_on("mnist"))]
-        for resolution, augmented in SETTINGS:
-            cell = part[part["resolution"].eq(resolution) & part["augmented"].eq(augmented)].iloc[0]
-            column = frame[frame["resolution"].eq(resolution) & frame["augmented"].eq(augmented)]
-            entries += _triple(cell, column)
+        entries = [TableEntry(METHODS[method].label_on("mnist"))]
+        for setting in SETTINGS:
+            entries += _triple(where(part, **setting).iloc[0], where(frame, **setting))
         lines.append((*entries, *_size_entries(part.iloc[0])))
-    return Table((*heading, "# params paper", "# params counted"), tuple(lines), _rules(frame))
+    return Table((*heading, "# params paper", "# params counted"), tuple(lines), rules(frame))
 
 
 def stl10_table(frame: Any) -> Table:
     """Paper, here, difference, and sizes."""
     heading = ("Method", "error paper, %", "error here, %", "difference", "# params paper", "# params counted")
     lines = tuple(
-        (Entry(METHODS[cell["method"]].label_on("stl10")), *_triple(cell, frame), *_size_entries(cell))
-        for _, cell in frame.iterrows()
+        (TableEntry(METHODS[cell["method"]].label_on("stl10")), *_triple(cell, frame), *_size_entries(cell))
+        for cell in frame.to_dict("records")
     )
-    return Table(heading, lines, _rules(frame))
+    return Table(heading, lines, rules(frame))
 
 
 def reduced_table(frame: Any) -> Table:
     """The reduced network against the paper's full one: how far each method lies from the plain network."""
+    plain = where(frame, method=PLAIN["stl10"])
     lines = []
-    base = frame[frame["method"].eq("wrn")].iloc[0]
-    for _, cell in frame.iterrows():
+    for cell in frame.to_dict("records"):
         paper, here, _ = _triple(cell, frame)
         gaps = [
-            _gap(cell[name] - base[name], cell[why]) for name, why in (("paper", "paper_reason"), ("here", "reason"))
+            numeric(cell[name] - first(plain, name), "{:+.2f}", cell[why] or "the plain network was not run")
+            for name, why in (("paper", "paper_reason"), ("here", "reason"))
         ]
-        lines.append((Entry(METHODS[cell["method"]].label_on("stl10")), paper, here, *gaps))
+        lines.append((TableEntry(METHODS[cell["method"]].label_on("stl10")), paper, here, *gaps))
     heading = ("Method", "error paper (full), %", "error here (reduced), %", "paper − its WRN", "here − our WRN")
-    return Table(heading, tuple(lines), _rules(frame))
+    return Table(heading, tuple(lines), rules(frame))
 
 
-def _gap(value: float, reason: str) -> Entry:
-    return absent(reason or "the plain network was not run") if math.isnan(value) else Entry(f"{value:+.2f}", value)
+def _triple(cell: Any, column: Any) -> list[TableEntry]:
+    paper = _rate(cell["paper"], cell["paper_deviation"], column["paper"], cell["paper_reason"])
+    here = _rate(cell["here"], cell["deviation"], column["here"], cell["reason"])
+    reason = cell["reason"] or cell["paper_reason"] or "not comparable"
+    return [paper, here, numeric(cell["difference"], f"{{:+.2f}} {cell['within']}".strip(), reason)]
 
 
-def _triple(cell: Any, column: Any) -> list[Entry]:
-    paper = _rate(cell["paper"], cell["paper_deviation"], _lowest(column["paper"]), cell["paper_reason"])
-    here = _rate(cell["here"], cell["deviation"], _lowest(column["here"]), cell["reason"])
-    if math.isnan(cell["difference"]):
-        reason = cell["reason"] or cell["paper_reason"] or "not comparable"
-        return [paper, here, absent(reason)]
-    return [paper, here, Entry(f"{cell['difference']:+.2f} {cell['within']}".strip(), cell["difference"])]
-
-
-def _lowest(column: Any) -> float:
-    """Of several; one number alone is the lowest of nothing."""
-    return float(column.min()) if column.notna().sum() > 1 else math.nan
-
-
-def _rate(mean: float, deviation: float, best: float, reason: str) -> Entry:
-    if math.isnan(mean):
-        return absent(reason or "the run gave no number")
+def _rate(mean: float, deviation: float, column: Any, reason: str) -> TableEntry:
+    # The lowest of several is bold; one number alone is the lowest of nothing.
+    lowest = column.notna().sum() > 1 and mean == column.min()
     spread = f" ± {deviation:.2f}" if math.isfinite(deviation) else ""
-    return Entry(f"{mean:.2f}{spread}", mean, bold=mean == best)
+    return numeric(mean, "{:.2f}" + spread, reason or "the run gave no number", bold=bool(lowest))
 
 
-def _size_entries(cell: Any) -> tuple[Entry, Entry]:
+def _size_entries(cell: Any) -> tuple[TableEntry, TableEntry]:
     paper, counted = cell["paper_parameters"], cell["parameters"]
     return (
-        absent(NOT_PUBLISHED) if math.isnan(paper) else Entry(_thousands(paper), paper),
-        absent("not counted yet") if math.isnan(counted) else Entry(f"{int(counted):,}", counted),
+        absent("the paper has no number") if math.isnan(paper) else TableEntry(rounded_count(paper), paper),
+        numeric(counted, "{:,.0f}", "not counted yet"),
     )
-
-
-def _thousands(count: float) -> str:
-    return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
-
-
-def _rules(frame: Any) -> tuple[int, ...]:
-    """A rule above the first SESN, as in the paper."""
-    methods = list(dict.fromkeys(frame["method"]))
-    own = [place for place, method in enumerate(methods) if METHODS[method].ours]
-    return (own[0], own[-1] + 1) if own else ()
 
 
 # --- what they say
@@ -219,20 +182,26 @@ def mnist_says(frame: Any) -> list[Statement]:
 
 
 def _best_of_settings(frame: Any) -> Iterator[Statement]:
-    for resolution, augmented in SETTINGS:
-        part = frame[frame["resolution"].eq(resolution) & frame["augmented"].eq(augmented) & frame["here"].notna()]
-        own, others = (part[part["method"].isin(_of_the_paper(ours=ours))] for ours in (True, False))
+    rivals = _of_the_paper(ours=False)
+    for setting in SETTINGS:
+        part = where(frame[frame["here"].notna()], **setting)
+        own, others = (part[part["method"].isin(keys)] for keys in (_of_the_paper(ours=True), rivals))
         if not len(own) or not len(others):
             continue
         best, rival = (side.loc[side["here"].idxmin()] for side in (own, others))
-        name = setting_name(resolution, augmented)
-        text = (
-            f"MNIST-scale {name}: {METHODS[best['method']].label} has {best['here']:.2f} %, and the best of the others "
-            f"({METHODS[rival['method']].label}, {len(others)} compared) {rival['here']:.2f} %; "
-            f"{_certainty(best, rival)} (the paper: SESN is best in all four settings)."
+        within = agreement(*(Sample(line["here"], line["deviation"], int(line["n"])) for line in (rival, best))).within
+        verdict = claim(bool(best["here"] < rival["here"])) if within is False and len(others) == len(rivals) else None
+        yield told(
+            verdict or "measured",
+            "best-of-setting",
+            setting=setting_name(**setting),
+            best=METHODS[best["method"]].label,
+            error=best["here"],
+            rival=METHODS[rival["method"]].label,
+            compared=len(others),
+            rival_error=rival["here"],
+            certainty=sentence({None: "too-few", True: "within-chance", False: "beyond-chance"}[within]),
         )
-        decided = _beyond_chance(best, rival) and len(others) == len(_of_the_paper(ours=False))
-        yield claim(bool(best["here"] < rival["here"]), text) if decided else Statement("measured", text)
 
 
 def _of_the_paper(*, ours: bool) -> list[str]:
@@ -240,70 +209,49 @@ def _of_the_paper(*, ours: bool) -> list[str]:
     return [row.key for row in methods_on("mnist") if row.ours is ours and not row.digest]
 
 
-def _beyond_chance(best: Any, rival: Any) -> bool | None:
-    """Whether the difference of two methods is more than their spreads explain; None if that cannot be told."""
-    one, other = (Sample(line["here"], line["deviation"], int(line["n"])) for line in (best, rival))
-    within = agreement(other, one).within
-    return None if within is None else not within
-
-
-def _certainty(best: Any, rival: Any) -> str:
-    beyond = _beyond_chance(best, rival)
-    if beyond is None:
-        return "with fewer than three realisations, chance cannot be told from difference"
-    return f"the difference is {'beyond' if beyond else 'within'} its 95 % interval"
-
-
 def _agreeing(frame: Any) -> Iterator[Statement]:
     """One sentence on all, or one on each while there are few; the same on those that are too few to judge by."""
-    compared = frame[frame["within"].isin(["in", "out"])]
-    if 0 < len(compared) <= FEW:
-        for _, line in compared.iterrows():
-            yield Statement("reproduced" if line["within"] == "in" else "differs", _agreement_words(line))
-    elif len(compared):
-        inside = int(compared["within"].eq("in").sum())
-        worst = compared.loc[compared["difference"].abs().idxmax()]
-        text = (
-            f"{inside} of {len(compared)} test errors lie within the combined 95 % interval of the published ones; "
-            f"the largest difference is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
-        )
-        yield Statement("reproduced" if inside == len(compared) else "differs", text)
-    unjudged = frame[frame["difference"].notna() & frame["within"].eq("")]
-    if 0 < len(unjudged) <= FEW:
-        yield from (Statement("measured", _agreement_words(line)) for _, line in unjudged.iterrows())
-    elif len(unjudged):
-        worst = unjudged.loc[unjudged["difference"].abs().idxmax()]
-        text = (
-            f"{len(unjudged)} test errors are of fewer than three realisations, too few to judge by; the largest "
-            f"difference to a published one is {worst['difference']:+.2f} % ({METHODS[worst['method']].label})."
-        )
-        yield Statement("measured", text)
+    judged = frame["within"].isin(["in", "out"])
+    inside = int(frame["within"].eq("in").sum())
+    for part, key in (
+        (frame[judged], "errors-agree"),
+        (frame[frame["difference"].notna() & ~judged], "errors-unjudged"),
+    ):
+        if 0 < len(part) <= FEW:
+            for _, line in part.iterrows():
+                yield Statement(AGREES.get(line["within"], "measured"), _agreement_words(line))
+        elif len(part):
+            worst = part.loc[part["difference"].abs().idxmax()]
+            label = METHODS[worst["method"]].label
+            values = {"inside": inside, "count": len(part), "difference": worst["difference"], "method": label}
+            all_in = AGREES["in" if inside == len(part) else "out"]
+            yield told(all_in if key == "errors-agree" else "measured", key, **values)
 
 
 def _agreement_words(line: Any) -> str:
-    where = f" at {setting_name(line['resolution'], line['augmented'])}" if "resolution" in line else ""
+    place = f" at {setting_name(line['resolution'], line['augmented'])}" if "resolution" in line else ""
     runs = f"{int(line['n'])} realisation{'s' if line['n'] > 1 else ''}"
     spread = f" ± {line['paper_deviation']:.2f}" if math.isfinite(line["paper_deviation"]) else ""
     sides = {"in": "within their combined 95 % interval", "out": "outside their combined 95 % interval"}
     verdict = sides.get(line["within"], "too few realisations to judge by")
-    return (
-        f"{METHODS[line['method']].label}{where} has a test error of {line['here']:.2f} % ({runs}) and the paper's is "
-        f"{line['paper']:.2f}{spread} %: {verdict}."
-    )
+    values = {"place": place, "runs": runs, "spread": spread, "verdict": verdict}
+    label = METHODS[line["method"]].label
+    return sentence("error-agrees", method=label, here=line["here"], paper=line["paper"], **values)
 
 
 def stl10_says(frame: Any) -> list[Statement]:
     """Order of the designs, and agreement."""
-    errors = {row["method"]: row["here"] for _, row in frame.iterrows() if not math.isnan(row["here"])}
+    errors = {line["method"]: line["here"] for line in frame.to_dict("records") if not math.isnan(line["here"])}
     if not errors:
         return []
-    ranked = [f"{METHODS[key].label_on('stl10')} {errors[key]:.2f} %" for key in sorted(errors, key=errors.__getitem__)]
-    findings = [Statement("measured", f"STL-10, from the best: {listed(ranked)}.")]
-    if {"sesn-b", "wrn", "dss-vector"} <= errors.keys():
-        rival = min(errors["wrn"], errors["dss-vector"])
-        text = f"SESN-B has {number(errors['sesn-b'], 4)} %, the better of WRN and DSS {number(rival, 4)} %"
-        findings.append(claim(errors["sesn-b"] < rival, text + " (the paper: SESN-B improves on both)."))
-    return findings + list(_agreeing(frame))
+    names = {key: METHODS[key].label_on("stl10") for key in sorted(errors, key=errors.__getitem__)}
+    found = [told("measured", "stl10-order", order=listed([f"{names[key]} {errors[key]:.2f} %" for key in names]))]
+    for better, others in frame.attrs["claims"]:
+        if {better, *others} <= errors.keys():
+            best = min(errors[key] for key in others)
+            values = {"error": errors[better], "others": listed([names[key] for key in others]), "best": best}
+            found.append(told(claim(errors[better] < best), "stl10-better", better=names[better], **values))
+    return [*found, *_agreeing(frame)]
 
 
 def reduced_says(frame: Any) -> list[Statement]:
@@ -311,31 +259,22 @@ def reduced_says(frame: Any) -> list[Statement]:
     known = frame[frame["here"].notna() & frame["paper"].notna()]
     if len(known) < 3:
         return []
-    order = [
-        listed([METHODS[key].label_on("stl10") for key in known.sort_values(side)["method"]])
+    order = {
+        side: listed([METHODS[key].label_on("stl10") for key in known.sort_values(side)["method"]])
         for side in ("here", "paper")
-    ]
-    text = (
-        f"On the reduced STL-10 network the order from the best is {order[0]}; in the paper (full network) {order[1]}."
-    )
-    return [Statement("measured", text), *_beyond_plain(known)]
+    }
+    return [told("measured", "reduced-order", **order), *_beyond_plain(known)]
 
 
 def _beyond_plain(known: Any) -> Iterator[Statement]:
     """Which methods lie further from the plain network than the choice of test images explains."""
-    plain, others = known[known["method"].eq("wrn")], known[~known["method"].eq("wrn")]
-    images = int(known["test_images"].max())
-    if not len(plain) or not images:
+    of_plain = known["method"].eq(PLAIN["stl10"])
+    base, others, images = first(known[of_plain], "here"), known[~of_plain], int(known["test_images"].max())
+    if math.isnan(base) or not images:
         return
-    base = float(plain["here"].iloc[0])
-    apart = {
-        METHODS[line["method"]].label_on("stl10"): found
-        for _, line in others.iterrows()
-        if not (found := counting_agreement(base, line["here"], images)).within
-    }
-    told = [f"{name} ({found.difference:+.2f} %)" for name, found in apart.items()]
-    text = (
-        f"On the reduced STL-10 network {len(apart)} of {len(others)} methods differ from WRN by more than the choice "
-        f"of {images:,} test images explains (95 %){': ' + listed(told) if told else ''}; other starts were not tried."
-    )
-    yield Statement("measured", text)
+    found = {line["method"]: counting_agreement(base, line["here"], images) for line in others.to_dict("records")}
+    apart = [
+        f"{METHODS[key].label_on('stl10')} ({one.difference:+.2f} %)" for key, one in found.items() if not one.within
+    ]
+    tail = f": {listed(apart)}" if apart else ""
+    yield told("measured", "reduced-apart", count=len(apart), others=len(others), images=images, apart=tail)

@@ -26,14 +26,19 @@ class Statement(NamedTuple):
     text: str
 
 
-def claim(holds: bool, text: str) -> Statement:
+def claim(holds: bool) -> Verdict:
     """The paper's claim, put to the test."""
-    return Statement("reproduced" if holds else "not reproduced", text)
+    return "reproduced" if holds else "not reproduced"
 
 
 def sentence(key: str, **values: Any) -> str:
     """The words of that key with the values in their places: `{mean:.2g}` is 0.058 or 3.4e-05."""
     return str(WORDS["sentences"][key].format(**values))
+
+
+def told(verdict: Verdict, key: str, **values: Any) -> Statement:
+    """A sentence with its verdict."""
+    return Statement(verdict, sentence(key, **values))
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -9,6 +9,7 @@ the caption names the machines; rows that measure time never do. What is left ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,14 +72,24 @@ class Selection:
 
     def metric(self, name: str) -> Any:
         """The rows of one metric."""
-        return self.rows[self.rows["metric"] == name]
+        return where(self.rows, metric=name)
 
     def reason(self, method: str, **axes: Any) -> str:
         """Why there is no number for a method at a place: the row's words, or that it has not been run."""
-        found = self.absent[self.absent["method"] == method]
-        for name, value in axes.items():
-            found = found[found[name] == value] if name in found else found
+        found = where(self.absent, method=method, **{name: axes[name] for name in axes if name in self.absent})
         return str(found["reason"].iloc[0]) if len(found) else "not run"
+
+
+def where(rows: Any, **wanted: Any) -> Any:
+    """The rows that have these values; of no rows none, whatever columns they lack."""
+    for name, value in wanted.items():
+        rows = rows[rows[name].eq(value)] if len(rows) else rows
+    return rows
+
+
+def first(rows: Any, column: str) -> float:
+    """The first number of a column; NaN of no rows."""
+    return float(rows[column].iloc[0]) if len(rows) else math.nan
 
 
 def cleaned(rows: Any) -> tuple[Any, list[str]]:

@@ -36,6 +36,11 @@ def summarised(rows: Any, by: Sequence[str]) -> Any:
     return pd.DataFrame(lines, columns=[*by, *SUMMARY])
 
 
+def medians(rows: Any, by: str | Sequence[str], column: str = "value") -> Any:
+    """The median of each group, without values that are no numbers."""
+    return rows.groupby(by if isinstance(by, str) else list(by))[column].median()
+
+
 def _summary(seeds: Any, values: Any) -> dict[str, float]:
     """Of values in the order of their seeds."""
     parts = np.split(values, np.flatnonzero(np.diff(seeds)) + 1)
@@ -63,12 +68,15 @@ class Agreement(NamedTuple):
     def within(self) -> bool | None:
         """Whether the difference lies within the combined interval; None where nothing is known of the spread."""
         known = math.isfinite(self.difference) and math.isfinite(self.half_width)
-        return abs(self.difference) <= self.half_width if known else None
+        return bool(abs(self.difference) <= self.half_width) if known else None
 
     @property
     def word(self) -> str:
         """The difference for a table: `+0.12 in`, `-3.40 out`."""
         return {True: "in", False: "out", None: ""}[self.within]
+
+
+NO_AGREEMENT = Agreement(math.nan, math.nan)
 
 
 class Sample(NamedTuple):
@@ -77,6 +85,9 @@ class Sample(NamedTuple):
     mean: float
     standard_deviation: float
     n: int
+
+
+NO_SAMPLE = Sample(math.nan, math.nan, 0)
 
 
 def agreement(paper: Sample, here: Sample) -> Agreement:

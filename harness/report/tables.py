@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.report.escapes import latex, markdown
 from sesn.errors import UsageError
+from sesn.methods import METHODS
 
 DASH = "—"
 #: A LaTeX table that is wider than the text is shrunk to it.
@@ -14,7 +17,7 @@ FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """What stands in a cell, what it is sorted by, and a footnote."""
 
     text: str
@@ -28,9 +31,25 @@ class Entry:
         return self.text if self.order is None else str(self.order)
 
 
-def absent(reason: str) -> Entry:
+def absent(reason: str) -> TableEntry:
     """A dash with its reason."""
-    return Entry(DASH, "", note=reason)
+    return TableEntry(DASH, "", note=reason)
+
+
+def numeric(value: float, text: str, reason: str, *, bold: bool = False) -> TableEntry:
+    """A number in the form of `text`, such as "{:.2f}"; where there is none, a dash with the reason."""
+    return absent(reason) if math.isnan(value) else TableEntry(text.format(value), value, bold)
+
+
+def rounded_count(value: float) -> str:
+    """A number of parameters as the paper prints it: 495 K, 11.0 M."""
+    return f"{value / 1e6:.1f} M" if value >= 1e6 else f"{value / 1e3:.0f} K"
+
+
+def rules(frame: Any) -> tuple[int, ...]:
+    """A rule above the first SESN and one below the last, as in the paper."""
+    own = [place for place, method in enumerate(dict.fromkeys(frame["method"])) if METHODS[method].ours]
+    return (own[0], own[-1] + 1) if own else ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +62,7 @@ class Table:
     """
 
     heading: tuple[str, ...]
-    lines: tuple[tuple[Entry, ...], ...]
+    lines: tuple[tuple[TableEntry, ...], ...]
     rules: tuple[int, ...] = ()
     words: bool = False
 
@@ -57,7 +76,7 @@ class Table:
         """The footnotes, each once, in order."""
         return list(dict.fromkeys(entry.note for line in self.lines for entry in line if entry.note))
 
-    def mark(self, entry: Entry) -> str:
+    def mark(self, entry: TableEntry) -> str:
         """The number of an entry's footnote, or nothing."""
         return str(self.notes.index(entry.note) + 1) if entry.note else ""
 
@@ -65,7 +84,7 @@ class Table:
 def as_markdown(table: Table, title: str, captions: Sequence[str]) -> str:
     """The table with its title, caption and footnotes."""
 
-    def shown(entry: Entry) -> str:
+    def shown(entry: TableEntry) -> str:
         text = markdown(entry.text)
         text = f"**{text}**" if entry.bold else text
         return f"{text} ({table.mark(entry)})" if entry.note else text
@@ -84,7 +103,7 @@ def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> s
     The packages that it needs stand in its first line.
     """
 
-    def shown(entry: Entry) -> str:
+    def shown(entry: TableEntry) -> str:
         text = latex(entry.text)
         text = rf"\textbf{{{text}}}" if entry.bold else text
         return rf"{text}\textsuperscript{{{table.mark(entry)}}}" if entry.note else text

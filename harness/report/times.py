@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Statement, claim, listed
-from harness.report.select import Selection
+from harness.report.findings import Statement, Verdict, claim, listed, told
+from harness.report.select import Selection, where
 from harness.report.summaries import rounding, summarised
-from harness.report.tables import Entry, Table, absent
+from harness.report.tables import Table, TableEntry, numeric, rules
 from sesn.methods import METHODS, REFERENCE, methods_on
 
 #: Several times faster is at least this much.
@@ -27,33 +27,28 @@ COLUMNS = [
 def frame(selections: Mapping[str, Selection]) -> Any:
     """One line per method and resolution."""
     chosen = selections["epoch-time"]
-    found = {name: _summaries(chosen, name) for name in ("epoch_time", "time_ratio", "multiply_adds", "peak_memory")}
-    lines = [_line(chosen, found, row.key, side) for side in RESOLUTIONS for row in methods_on("mnist")]
-    return pd.DataFrame(lines, columns=COLUMNS)
+    names = ("epoch_time", "time_ratio", "multiply_adds", "peak_memory")
+    rows = chosen.rows[chosen.rows["metric"].isin(names)]
+    lines = summarised(rows, ("metric", "method", "resolution")).to_dict("records") if len(rows) else []
+    found = {(line["metric"], line["method"], int(line["resolution"])): line for line in lines}
+    made = [_line(chosen, found, row.key, side) for side in RESOLUTIONS for row in methods_on("mnist")]
+    return pd.DataFrame(made, columns=COLUMNS)
 
 
-def _summaries(chosen: Selection, metric: str) -> dict[tuple[str, int], Any]:
-    rows = chosen.metric(metric)
-    if not len(rows):
-        return {}
-    lines = summarised(rows, ("method", "resolution")).to_dict("records")
-    return {(line["method"], int(line["resolution"])): line for line in lines}
+def _line(chosen: Selection, found: dict[Any, Any], method: str, side: int) -> dict[str, Any]:
+    def seen(metric: str, name: str = "median") -> Any:
+        return found.get((metric, method, side), {}).get(name, math.nan)
 
-
-def _line(chosen: Selection, found: dict[str, dict[Any, Any]], method: str, side: int) -> dict[str, Any]:
-    time, ratio = (found[name].get((method, side), {}) for name in ("epoch_time", "time_ratio"))
     paper, low, high, seconds = _paper_ratio(chosen.paper, method, side)
+    timed = ("epoch_time", method, side) in found
     line = {
-        **{"method": method, "resolution": side, "epoch_time": time.get("median", math.nan)},
-        **{"epoch_low": time.get("low", math.nan), "epoch_high": time.get("high", math.nan)},
-        **{"steps": int(time.get("values", 0)), "ratio": ratio.get("median", math.nan)},
-        **{"ratio_low": ratio.get("low", math.nan), "ratio_high": ratio.get("high", math.nan)},
+        **{"method": method, "resolution": side, "epoch_time": seen("epoch_time")},
+        **{"epoch_low": seen("epoch_time", "low"), "epoch_high": seen("epoch_time", "high")},
+        **{"steps": int(seen("epoch_time", "values")) if timed else 0, "ratio": seen("time_ratio")},
+        **{"ratio_low": seen("time_ratio", "low"), "ratio_high": seen("time_ratio", "high")},
         **{"paper_time": seconds, "paper_ratio": paper, "paper_ratio_low": low, "paper_ratio_high": high},
-        **{
-            name: found[name].get((method, side), {}).get("median", math.nan)
-            for name in ("multiply_adds", "peak_memory")
-        },
-        "reason": "" if time else chosen.reason("", resolution=side),
+        **{"multiply_adds": seen("multiply_adds"), "peak_memory": seen("peak_memory")},
+        "reason": "" if timed else chosen.reason("", resolution=side),
     }
     known = math.isfinite(line["ratio"]) and math.isfinite(paper)
     overlap = line["ratio_low"] <= high and low <= line["ratio_high"]
@@ -62,11 +57,8 @@ def _line(chosen: Selection, found: dict[str, dict[Any, Any]], method: str, side
 
 def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, float, float]:
     """The ratio of published times, its ends by rounding, and the time itself."""
-    times = {
-        row["method"]: float(row["value"])
-        for row in paper[paper["metric"].eq("epoch_time")].to_dict("records")
-        if int(row["resolution"]) == side
-    }
+    printed = where(paper, metric="epoch_time", resolution=side)
+    times = dict(zip(printed["method"], printed["value"].astype(float), strict=True))
     if method not in times or REFERENCE not in times:
         return (math.nan,) * 4
     own, base = times[method], times[REFERENCE]
@@ -82,31 +74,24 @@ def table(lines: Any) -> Table:
     for side in RESOLUTIONS:
         name = f"{side}×{side}"
         heading += [f"{name} paper, s", f"{name} here, s", "ratio paper", "ratio here", "difference", "multiply-adds"]
-    rows = []
-    for method, part in lines.groupby("method", sort=False):
-        entries = [Entry(METHODS[method].label)]
-        for _, cell in part.iterrows():
-            entries += _entries(cell)
-        rows.append(tuple(entries))
-    own = [place for place, row in enumerate(dict.fromkeys(lines["method"])) if METHODS[row].ours]
-    return Table(tuple(heading), tuple(rows), tuple(own[:1]))
-
-
-def _entries(cell: Any) -> list[Entry]:
-    unpublished, reason = "the paper has no time", cell["reason"] or "not measured"
-    difference = f"{cell['difference']:+.2f} {cell['within']}".strip()
-    return [
-        _number(cell["paper_time"], f"{cell['paper_time']:.1f}", unpublished),
-        _number(cell["epoch_time"], f"{cell['epoch_time']:.1f}", reason),
-        _number(cell["paper_ratio"], f"{cell['paper_ratio']:.2f}", unpublished),
-        _number(cell["ratio"], f"{cell['ratio']:.2f}", reason),
-        _number(cell["difference"], difference, reason if math.isnan(cell["ratio"]) else unpublished),
-        _number(cell["multiply_adds"], _short(cell["multiply_adds"]), reason),
+    rows = [
+        (TableEntry(METHODS[method].label), *(entry for cell in part.to_dict("records") for entry in _entries(cell)))
+        for method, part in lines.groupby("method", sort=False)
     ]
+    return Table(tuple(heading), tuple(rows), rules(lines)[:1])
 
 
-def _number(value: float, text: str, reason: str) -> Entry:
-    return absent(reason) if math.isnan(value) else Entry(text, value)
+def _entries(cell: Any) -> list[TableEntry]:
+    unpublished, reason = "the paper has no time", cell["reason"] or "not measured"
+    within = f"{{:+.2f}} {cell['within']}".strip()
+    return [
+        numeric(cell["paper_time"], "{:.1f}", unpublished),
+        numeric(cell["epoch_time"], "{:.1f}", reason),
+        numeric(cell["paper_ratio"], "{:.2f}", unpublished),
+        numeric(cell["ratio"], "{:.2f}", reason),
+        numeric(cell["difference"], within, reason if math.isnan(cell["ratio"]) else unpublished),
+        numeric(cell["multiply_adds"], _short(cell["multiply_adds"]), reason),
+    ]
 
 
 def _short(count: float) -> str:
@@ -123,24 +108,21 @@ def says(lines: Any) -> list[Statement]:
 
 def _faster(lines: Any) -> Iterator[Statement]:
     for side, part in lines[lines["ratio"].notna()].groupby("resolution"):
-        lines_of = {line["method"]: line for line in part.to_dict("records")}
-        own = [line for key, line in lines_of.items() if METHODS[key].ours]
-        slow = [line for key, line in lines_of.items() if METHODS[key].resamples and not METHODS[key].digest]
+        timed = [(METHODS[line["method"]], line) for line in part.to_dict("records")]
+        own = [line for row, line in timed if row.ours]
+        slow = [line for row, line in timed if row.resamples and not row.digest]
         if not own or not slow:
             continue
         fastest, slowest = min(slow, key=_ratio), max(own, key=_ratio)
         times = listed([_with_interval(line) for line in own])
-        text = (
-            f"At {side}×{side} a step takes, in steps of the CNN: {times}; the fastest method that rescales "
-            f"is {_with_interval(fastest)} (the paper: SESN trains several times faster; taken here as at least "
-            f"{SEVERAL:g} times)."
-        )
+        verdict: Verdict = "measured"
         if fastest["ratio_low"] >= SEVERAL * slowest["ratio_high"]:
-            yield claim(True, text)
+            verdict = claim(True)
         elif fastest["ratio_high"] < SEVERAL * slowest["ratio_low"]:
-            yield claim(False, text)
-        else:
-            yield Statement("measured", text.removesuffix(".") + ": the intervals leave it open.")
+            verdict = claim(False)
+        end = "." if verdict != "measured" else ": the intervals leave it open."
+        values = {"fastest": _with_interval(fastest), "several": SEVERAL, "end": end}
+        yield told(verdict, "times-faster", side=side, times=times, **values)
 
 
 def _ratio(line: Any) -> float:
@@ -155,8 +137,6 @@ def _agreeing(lines: Any) -> Iterator[Statement]:
     compared = lines[lines["within"].isin(["in", "out"]) & ~lines["method"].eq(REFERENCE)]
     if len(compared):
         inside = int(compared["within"].eq("in").sum())
-        text = (
-            f"{inside} of {len(compared)} ratios to the CNN's epoch time agree with the published ones within their "
-            "intervals; the published times include reading pictures, on another device."
+        yield told(
+            "reproduced" if inside == len(compared) else "differs", "times-agree", inside=inside, count=len(compared)
         )
-        yield Statement("reproduced" if inside == len(compared) else "differs", text)

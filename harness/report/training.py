@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from harness.report.errors import setting_name
-from harness.report.findings import Statement, number
-from harness.report.select import Selection
-from harness.report.summaries import SUMMARY, summarised
+from harness.report.findings import Statement, sentence, told
+from harness.report.select import Selection, where
+from harness.report.summaries import SUMMARY, medians, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
@@ -32,16 +32,19 @@ def curves_frame(selections: Mapping[str, Selection]) -> Any:
     """Mean and spread over realisations of the validation error and the loss, by epoch."""
     rows = selections[EXPERIMENT].rows
     rows = rows[rows["metric"].isin(list(CURVES))].assign(epoch=lambda part: part["repeat"].astype(int) + 1)
-    keys = ["metric", "method", *SETTING, "epoch"]
     # Each epoch is one number per realisation.
-    return summarised(rows.assign(repeat=0), keys) if len(rows) else _nothing(keys)
+    return _summarised(rows.assign(repeat=0), ["metric", "method", *SETTING, "epoch"])
 
 
 def delta_frame(selections: Mapping[str, Selection]) -> Any:
     """Delta by epoch over images and realisations, of the scores and of the last map."""
     keys = ["of", "method", *SETTING, "epoch"]
     rows = _delta_rows(selections[EXPERIMENT])
-    return summarised(_in_all_realisations(rows, keys), keys) if len(rows) else _nothing(keys)
+    return _summarised(_in_all_realisations(rows, keys) if len(rows) else rows, keys)
+
+
+def _summarised(rows: Any, keys: list[str]) -> Any:
+    return summarised(rows, keys) if len(rows) else pd.DataFrame(columns=[*keys, *SUMMARY])
 
 
 def _in_all_realisations(rows: Any, keys: list[str]) -> Any:
@@ -83,36 +86,36 @@ def _tested(chosen: Selection) -> Any:
     return rows[rows["epoch"].eq(wanted)]
 
 
-def _nothing(keys: list[str]) -> Any:
-    return pd.DataFrame(columns=[*keys, *SUMMARY])
-
-
 # --- drawing
 
 
 @styled
 def draw_curves(points: Any) -> Drawing:
     """Validation error above, loss below, one column per setting."""
-    return _by_epoch(points, "metric", CURVES, "mean", ("mean", "standard_deviation"))
+    spread = points["standard_deviation"].fillna(0)
+    low, high = (points["mean"] - spread).clip(lower=0.2 * points["mean"]), points["mean"] + spread
+    return _by_epoch(points.assign(low=low, high=high), "metric", CURVES, "mean")
 
 
 @styled
 def draw_delta(points: Any) -> Drawing:
     """The last map above, the scores below."""
-    return _by_epoch(points, "of", PARTS, "median", ("low", "high"))
+    return _by_epoch(points, "of", PARTS, "median")
 
 
-def _by_epoch(points: Any, kind: str, names: dict[str, str], middle: str, band: tuple[str, str]) -> Drawing:
+def _by_epoch(points: Any, kind: str, names: dict[str, str], middle: str) -> Drawing:
+    """A line for each method with a band from `low` to `high`."""
     hovers: list[Hover] = []
-    figure, grid = _panels(points, kind, names)
-    for (name, setting), axes in grid.items():
-        part = _part(points, kind, name, setting)
+    figure, panels = _panels(points, kind, names)
+    for name, axes, part in panels:
         for method, line in part.sort_values("epoch").groupby("method", sort=False):
             colour, marker = _look(method)
-            low, high = _band(line, band)
-            axes.plot(line["epoch"], line[middle], color=colour, marker=marker, ms=3.4, lw=1.1, **_few(line))
-            axes.fill_between(line["epoch"], low, high, color=colour, alpha=0.12, lw=0)
-            hovers += [_hover(axes, names[name], method, point, middle) for point in line.to_dict("records")]
+            few = max(1, len(line) // 8)
+            axes.plot(line["epoch"], line[middle], color=colour, marker=marker, ms=3.4, lw=1.1, markevery=few)
+            axes.fill_between(line["epoch"], line["low"], line["high"], color=colour, alpha=0.12, lw=0)
+            for point in line.to_dict("records"):
+                text = sentence("epoch-point", label=METHODS[method].label, what=names[name], y=point[middle], **point)
+                hovers.append(Hover(axes, point["epoch"], point[middle], text))
         log_axis(axes, "y", (1, 2, 5))
         axes.set_xlabel("epochs")
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
@@ -120,35 +123,19 @@ def _by_epoch(points: Any, kind: str, names: dict[str, str], middle: str, band: 
     return Drawing(figure, tuple(hovers))
 
 
-def _band(line: Any, band: tuple[str, str]) -> tuple[Any, Any]:
-    if band[0] == "mean":
-        spread = line["standard_deviation"].fillna(0)
-        return (line["mean"] - spread).clip(lower=0.2 * line["mean"]), line["mean"] + spread
-    return line[band[0]], line[band[1]]
-
-
-def _few(line: Any) -> dict[str, Any]:
-    return {"markevery": max(1, len(line) // 8)}
-
-
-def _hover(axes: Any, what: str, method: str, point: dict[str, Any], middle: str) -> Hover:
-    text = f"{METHODS[method].label}, epoch {point['epoch']}: {what} {number(point[middle], 3)}, n = {point['values']}"
-    return Hover(axes, point["epoch"], point[middle], text)
-
-
 @styled
 def draw_accuracy(points: Any) -> Drawing:
     """One panel for each setting and part: Delta across, test error up."""
     hovers: list[Hover] = []
-    figure, grid = _panels(points, "of", PARTS)
-    for (name, setting), axes in grid.items():
-        for point in _part(points, "of", name, setting).to_dict("records"):
+    figure, panels = _panels(points, "of", PARTS)
+    for name, axes, part in panels:
+        for point in part.to_dict("records"):
             colour, marker = _look(point["method"])
             across = [[point["delta"] - point["delta_low"]], [point["delta_high"] - point["delta"]]]
             spread = point["deviation"] if math.isfinite(point["deviation"]) else 0
-            where = {"xerr": across, "yerr": spread, "fmt": marker, "color": colour, "ms": 5, "lw": 0.8, "capsize": 1.5}
-            axes.errorbar(point["delta"], point["error"], **where)
-            text = f"{METHODS[point['method']].label}: Δ {number(point['delta'])}, test error {point['error']:.2f} %"
+            look = {"fmt": marker, "color": colour, "ms": 5, "lw": 0.8, "capsize": 1.5}
+            axes.errorbar(point["delta"], point["error"], xerr=across, yerr=spread, **look)
+            text = sentence("accuracy-point", label=METHODS[point["method"]].label, **point)
             hovers.append(Hover(axes, point["delta"], point["error"], text))
         log_axis(axes, "x", (1, 2, 5))
         axes.set_xlabel(PARTS[name])
@@ -157,9 +144,9 @@ def draw_accuracy(points: Any) -> Drawing:
     return Drawing(figure, tuple(hovers))
 
 
-def _panels(points: Any, kind: str, names: dict[str, str]) -> tuple[Figure, dict[Any, Any]]:
-    """A row for each of the names, a column for each setting that has points."""
-    settings = list(points[SETTING].drop_duplicates().sort_values(SETTING).itertuples(index=False, name=None))
+def _panels(points: Any, kind: str, names: dict[str, str]) -> tuple[Figure, list[tuple[str, Any, Any]]]:
+    """A row for each of the names and a column for each setting that has points: the name, its axes, its points."""
+    settings = points[SETTING].drop_duplicates().sort_values(SETTING).to_dict("records")
     shown = [name for name in names if name in set(points[kind])]
     width = max(3.5, min(7.2, 1.2 + 2.4 * len(settings)))
     figure = Figure(figsize=(width, 1.2 + 2.1 * len(shown)), layout="constrained")
@@ -167,13 +154,12 @@ def _panels(points: Any, kind: str, names: dict[str, str]) -> tuple[Figure, dict
     for row, name in zip(grid, shown, strict=True):
         row[0].set_ylabel(names[name])
     for axes, setting in zip(grid[0], settings, strict=True):
-        axes.set_title(setting_name(*setting), fontsize=8)
-    places = {(n, s): grid[i][j] for i, n in enumerate(shown) for j, s in enumerate(settings)}
-    return figure, places
-
-
-def _part(points: Any, kind: str, name: str, setting: tuple[Any, ...]) -> Any:
-    return points[points[kind].eq(name) & points["resolution"].eq(setting[0]) & points["augmented"].eq(setting[1])]
+        axes.set_title(setting_name(**setting), fontsize=8)
+    return figure, [
+        (name, axes, where(points, **{kind: name}, **setting))
+        for row, name in zip(grid, shown, strict=True)
+        for axes, setting in zip(row, settings, strict=True)
+    ]
 
 
 def _look(method: str) -> tuple[str, str]:
@@ -181,12 +167,10 @@ def _look(method: str) -> tuple[str, str]:
 
 
 def _method_legend(figure: Figure, points: Any, lines: bool = True) -> None:
-    methods = [key for key in METHODS if key in set(points["method"])]
-    handles = []
-    for key in methods:
-        colour, marker = _look(key)
-        handles.append(Line2D([], [], color=colour, marker=marker, ms=4, lw=1.1 if lines else 0))
-    names = [METHODS[key].label for key in methods]
+    shown = [key for key in METHODS if key in set(points["method"])]
+    width, looks = 1.1 if lines else 0, [_look(key) for key in shown]
+    handles = [Line2D([], [], color=colour, marker=marker, ms=4, lw=width) for colour, marker in looks]
+    names = [METHODS[key].label for key in shown]
     columns = max(2, int(figure.get_figwidth() / 1.25))
     figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
 
@@ -201,9 +185,8 @@ def says_accuracy(points: Any) -> list[Statement]:
     for (part, *setting), group in points.dropna(subset=["delta", "error"]).groupby(["of", *SETTING]):
         if len(group) >= 4:
             rank, chance = stats.spearmanr(group["delta"], group["error"])
-            where = f"Over {len(group)} methods at {setting_name(*setting)}"
-            text = f"{where}, the rank correlation of {PARTS[part]} at downscale {DOWNSCALE:g} and test error"
-            found.append(Statement("measured", f"{text} is {rank:+.2f} (p = {number(chance)})."))
+            values = {"count": len(group), "setting": setting_name(*setting), "part": PARTS[part]}
+            found.append(told("measured", "accuracy-rank", downscale=DOWNSCALE, rank=rank, chance=chance, **values))
     return found
 
 
@@ -212,28 +195,22 @@ def says_delta(points: Any) -> list[Statement]:
     found = []
     for part, name in PARTS.items():
         changes = []
-        for method, group in points[points["of"].eq(part)].groupby("method", sort=False):
-            first, last = (group[group["epoch"].eq(end)]["median"].median() for end in _ends(group))
-            if first > 0:
-                changes.append((last / first, method))
+        for method, group in where(points, of=part).groupby("method", sort=False):
+            levels = medians(group, "epoch", "median")
+            if levels.iloc[0] > 0:
+                changes.append((levels.iloc[-1] / levels.iloc[0], METHODS[method].label))
         if changes:
-            (least, calm), (most, wild) = min(changes), max(changes)
-            text = f"{number(least)} ({METHODS[calm].label})"
-            text += f" to {number(most)} ({METHODS[wild].label})" if len(changes) > 1 else ""
-            where = f"{name} at downscale {DOWNSCALE:g}"
-            found.append(Statement("measured", f"Training multiplies {where} by {text}, first to last epoch measured."))
+            ends = [f"{change:.2g} ({label})" for change, label in (min(changes), max(changes))]
+            words = " to ".join(ends[: len(changes)])
+            found.append(told("measured", "training-changes", part=name, downscale=DOWNSCALE, changes=words))
     return found
-
-
-def _ends(group: Any) -> tuple[int, int]:
-    return int(group["epoch"].min()), int(group["epoch"].max())
 
 
 def says_curves(points: Any) -> list[Statement]:
     """How long was trained, and the best validation error seen."""
-    errors = points[points["metric"].eq("validation_error")]
+    errors = where(points, metric="validation_error")
     if not len(errors):
         return []
     best = errors.loc[errors["mean"].idxmin()]
-    where = f"{METHODS[best['method']].label}, epoch {best['epoch']} of {int(errors['epoch'].max())}"
-    return [Statement("measured", f"The lowest mean validation error is {best['mean']:.2f} % ({where}).")]
+    values = {"method": METHODS[best["method"]].label, "last": int(errors["epoch"].max())}
+    return [told("measured", "curves-lowest", error=best["mean"], epoch=best["epoch"], **values)]

@@ -26,10 +26,17 @@ class BandlimitedReLU(nn.Module):
     """A ReLU at twice the resolution: interpolate to the half-pixel grid, rectify, low-pass, keep every second sample.
 
     Rectifying makes frequencies beyond Nyquist, which alias and break scale equivariance; at twice the resolution most
-    of them lie below the fine Nyquist and are filtered out before sampling back. Works on [..., h, w].
+    of them lie below the fine Nyquist and are filtered out before sampling back.
 
     Args:
         padding_mode: "zeros" uses a windowed sinc that ends at the border; "circular" is exact for periodic signals.
+
+    Raises:
+        UsageError: the padding mode is another.
+
+    Example:
+        >>> sesn.BandlimitedReLU()(torch.randn(2, 8, 3, 16, 16)).shape
+        torch.Size([2, 8, 3, 16, 16])
     """
 
     def __init__(self, padding_mode: PaddingMode = "zeros") -> None:
@@ -39,7 +46,17 @@ class BandlimitedReLU(nn.Module):
         self._store = Store()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Rectify [..., h, w]."""
+        """Rectify the last two axes.
+
+        Args:
+            x: [..., h, w].
+
+        Returns:
+            A tensor of the same shape.
+
+        Raises:
+            UsageError: there are fewer axes, or no floating-point numbers.
+        """
         _checks.floating("x", x)
         _checks.require(x.dim() >= 2, "x.shape", tuple(x.shape), "[..., h, w]")
         up_h, down_h = self._matrices(x.shape[-2], x)

@@ -161,7 +161,8 @@ class SteerableConv(WithMeaning):
             self._sample(weight)
 
     def _samples(self, scale: int) -> Tensor:
-        return self.get_buffer(f"_samples_{scale}")
+        samples: Tensor = getattr(self, f"_samples_{scale}")  # not get_buffer, which torch 2.4 cannot compile
+        return samples
 
     def _taps(self, scale: int, rows: Axis, columns: Axis) -> Tensor:
         """The functions of one scale [n, y, x], cropped to the taps that can see data."""

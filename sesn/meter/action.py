@@ -24,6 +24,17 @@ class ScaleTranslation:
     """An element (s, t) of the scale-translation group H: x -> s x + t, with t = (down, right).
 
     `g2 @ g1` is (s2 s1, s2 t1 + t2): first g1, then g2.
+
+    Args:
+        scale: s > 0.
+        translation: t.
+
+    Raises:
+        UsageError: the scale is not positive and finite.
+
+    Example:
+        >>> sesn.ScaleTranslation(0.5) @ sesn.ScaleTranslation(1.0, (4.0, 2.0))
+        ScaleTranslation(scale=0.5, translation=(2.0, 1.0))
     """
 
     scale: float
@@ -37,21 +48,45 @@ class ScaleTranslation:
         return ScaleTranslation(self.scale * other.scale, (down, right))
 
     def inverse(self) -> ScaleTranslation:
-        """(s, t)^-1 = (1/s, -t/s)."""
+        """Invert it: (s, t)^-1 = (1/s, -t/s).
+
+        Returns:
+            The element that undoes this one.
+        """
         down, right = (-t / self.scale for t in self.translation)
         return ScaleTranslation(1 / self.scale, (down, right))
 
     def move(self, points: Tensor) -> Tensor:
-        """Apply to points [..., 2] given as (down, right)."""
+        """Move points.
+
+        Args:
+            points: [..., 2] as (down, right).
+
+        Returns:
+            s x + t for each, [..., 2].
+        """
         return self.scale * points + points.new_tensor(self.translation)
 
 
 def rescale(
     image: Tensor, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
 ) -> Tensor:
-    """L_s on the last two axes, about the centre: [..., h, w] -> [..., round(h s), round(w s)], computed in float64.
+    """L_s on the last two axes, about the centre, computed in float64.
 
-    The result has the input's dtype and device. Factor 1 returns the image itself.
+    Args:
+        image: [..., h, w].
+        factor: s > 0; below 1 shrinks. Factor 1 returns the image itself.
+        resampler, ends, offset: as in `resampling_matrix`.
+
+    Returns:
+        [..., round(h s), round(w s)], with the input's dtype and device.
+
+    Raises:
+        UsageError: the image has no two axes, or an argument breaks its rule.
+
+    Example:
+        >>> sesn.rescale(torch.randn(2, 3, 96, 96), 0.5).shape
+        torch.Size([2, 3, 48, 48])
     """
     floating("image", image)
     require(image.dim() >= 2, "image.shape", tuple(image.shape), "[..., h, w]")
@@ -74,10 +109,25 @@ def _blocks(
 def rescale_field(
     field: Tensor, factor: float, grid: ScaleGrid, resampler: Resampler = "lanczos3", ends: Ends = "zeros"
 ) -> tuple[Tensor, tuple[int, ...]]:
-    """L_s on a field [b, c, s, h, w]: space is rescaled and the scale axis shifts.
+    """L_s on a field: space is rescaled and the scale axis shifts.
 
-    Returns the field on the same grid and the scale channels that have a partner; the others, which would come from
-    beyond the grid, are zero.
+    Args:
+        field: [b, c, s, h, w].
+        factor: s > 0; below 1 shrinks.
+        grid: the field's scales.
+        resampler, ends: as in `resampling_matrix`.
+
+    Returns:
+        The field on the same grid and the scale channels that have a partner; the others, which would come from beyond
+        the grid, are zero.
+
+    Raises:
+        UsageError: the field has another number of scales than the grid.
+
+    Example:
+        >>> moved, partnered = sesn.rescale_field(torch.randn(1, 1, 3, 8, 8), 0.5, sesn.ScaleGrid([1.0, 2.0, 4.0]))
+        >>> moved.shape, partnered
+        (torch.Size([1, 1, 3, 4, 4]), (0, 1))
     """
     require(field.shape[2] == len(grid), "field.shape[2]", field.shape[2], f"the grid's length ({len(grid)})")
     small = rescale(field, factor, resampler, ends)
@@ -89,7 +139,21 @@ def rescale_field(
 
 
 def translate(image: Tensor, down: int, right: int, ends: PaddingMode = "zeros") -> Tensor:
-    """L_t on the last two axes by whole pixels; what leaves is lost ("zeros") or comes back ("circular")."""
+    """L_t on the last two axes by whole pixels.
+
+    Args:
+        image: [..., h, w].
+        down, right: pixels, negative for up and left.
+        ends: what leaves is lost ("zeros") or comes back at the other side ("circular").
+
+    Returns:
+        The image moved, of the same shape.
+
+    Example:
+        >>> sesn.translate(torch.tensor([[1, 2], [3, 4]]), 1, 0)
+        tensor([[0, 0],
+                [1, 2]])
+    """
     rolled = torch.roll(image, (down, right), dims=(-2, -1))
     if ends == "circular":
         return rolled

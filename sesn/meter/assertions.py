@@ -23,10 +23,23 @@ ROUNDING = {torch.float64: 0.0, torch.float32: 0.0, torch.float16: 1e-3, torch.b
 def assert_equivariant(
     module: nn.Module, images: Tensor, factor: float, *, tolerance: float | None = None, **options: Any
 ) -> EquivarianceError:
-    """Raise AssertionError unless the median Delta over the images is at most `tolerance`; else return the error.
+    """Raise AssertionError unless the median Delta over the images is within a tolerance.
 
-    `options` are those of `equivariance_error`. The default tolerance depends on the module's dtype and on what its
-    output is (see TOLERANCES).
+    Args:
+        module, images, factor: as in `Meter.measure`.
+        tolerance: the largest Delta that passes; by default it depends on the module's dtype and on what its output is.
+        options: those of `equivariance_error`.
+
+    Returns:
+        The error that was measured.
+
+    Raises:
+        AssertionError: Delta is larger, or shows nothing; the message says where, and the likeliest causes.
+        UsageError: the images, the factor or the module's output cannot be measured.
+
+    Example:
+        >>> sesn.assert_equivariant(nn.Identity(), torch.randn(2, 1, 32, 32), 0.5).kind
+        'map'
     """
     __tracebackhide__ = True  # pytest then shows the caller's line
     require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")

@@ -1,7 +1,8 @@
-"""What is refused before anything is measured: what is no batch of images, and what is no module in eval mode."""
+"""What is refused: what is no batch of images, no module in eval mode, or a module that remembers or draws lots."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 from sesn._checks import complaint, positive, require
 from sesn._torch import BATCH_NORM, DROPOUT
 from sesn.errors import UsageError, WrongTypeError
+from sesn.meter.reading import call, like_module
 from sesn.meter.resample import resampled_size
 
+#: Two answers to the same images whose Delta exceeds this, and the rounding of the module's dtype, are different.
+_SAME = torch.finfo(torch.float32).eps
 #: The fewest pixels a rescaled side may have.
 FEWEST_PIXELS = 3
 #: The most pixels that a rescaled side may have: more is a slip of the pen, and would fill the memory.
@@ -55,3 +59,35 @@ def check_eval(module: nn.Module) -> None:
                 f"`{name or 'module'}` ({type(layer).__name__}) is in train mode: its output depends on the batch or "
                 "on chance, so the two branches cannot be compared; call module.eval() first"
             )
+
+
+def check_repeatable(module: nn.Module, images: Tensor, output: Tensor) -> None:
+    """Refuse a module that answers otherwise when it is asked once more, or remembers what it was asked before.
+
+    Asked with the images in another order, which tells memory from an answer. Where the order alone matters, to
+    rounding or to the module, there is neither: the diagnosis speaks of it.
+    """
+    same = max(_SAME, torch.finfo(like_module(module, images).dtype).eps)
+    turned = call(module, images.roll(1, 0))
+    if _differ(turned.roll(-1, 0), output) <= same:
+        return
+    asks = "so two of its outputs cannot be compared; call module.eval()"
+    change = _differ(call(module, images), output)
+    if change > same:
+        raise UsageError(
+            f"the module gives another output for the same images when it is called again (Delta {change:.2g} between "
+            f"the two): it depends on state or chance, {asks}, and remove dropout or noise that is called as a function"
+        )
+    if _differ(turned, output) <= same:
+        raise UsageError(
+            "the module gives the same output for the images in another order: it keeps an output from an earlier "
+            f"call, {asks}, or remove what it remembers"
+        )
+
+
+def _differ(one: Tensor, other: Tensor) -> float:
+    """Delta between two outputs of a module."""
+    if one.shape != other.shape:
+        return math.inf
+    size = float(other.square().sum())
+    return float((one - other).square().sum()) / size if size else float(one.square().sum())

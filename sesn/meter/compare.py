@@ -50,6 +50,11 @@ class EquivarianceError:
         by_scale: Delta of each pair, [pairs, images].
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
         meter: how it was measured; None where two outputs were compared that no meter made.
+
+    Example:
+        >>> error = sesn.equivariance_error(nn.Identity(), torch.randn(2, 1, 32, 32), 0.5)
+        >>> error.valid, error.at_floor, error.passes(1e-3)
+        (tensor([0., 0.], dtype=torch.float64), True, True)
     """
 
     valid: Tensor
@@ -75,7 +80,11 @@ class EquivarianceError:
         return middle(self.valid) <= 3 * middle(self.floor)
 
     def empty(self) -> str:
-        """Why a small Delta would show nothing, whatever the tolerance; an empty text if it shows something."""
+        """Say why a small Delta would show nothing, whatever the tolerance.
+
+        Returns:
+            The reason; an empty text if it shows something.
+        """
         if self.kind in SPATIAL and math.isnan(middle(self.centred)):
             return "the output is constant over space"
         if hardly_depends(self.unrelated):
@@ -83,7 +92,14 @@ class EquivarianceError:
         return ""
 
     def passes(self, tolerance: float) -> bool:
-        """Whether the median Delta is within the tolerance and shows something."""
+        """Ask whether the median Delta is within a tolerance and shows something.
+
+        Args:
+            tolerance: the largest Delta that passes.
+
+        Returns:
+            Whether it passes.
+        """
         return within(middle(self.valid), self.unrelated, tolerance) and not self.empty()
 
     @property

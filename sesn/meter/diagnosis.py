@@ -37,7 +37,17 @@ POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tan
 
 @dataclass(frozen=True)
 class Finding:
-    """One likely cause: what it is, what was seen, and what to do."""
+    """One likely cause of an error.
+
+    Attributes:
+        cause: what it is.
+        evidence: what was seen.
+        remedy: what to do.
+
+    Example:
+        >>> print(sesn.Finding("padding", "Delta is 0.1 at the border", "Use larger images"))
+        padding: Delta is 0.1 at the border. Use larger images.
+    """
 
     cause: str
     evidence: str
@@ -87,9 +97,26 @@ def diagnose(
     resampler: Resampler | None = None,
     ends: Ends | Literal["auto"] | None = None,
 ) -> list[Finding]:
-    """The likeliest causes of an error that `equivariance_error` measured, the strongest evidence first.
+    """Tell the likeliest causes of an error that `equivariance_error` measured.
 
-    Empty when Delta is at the meter's floor. `grid`, `resampler` and `ends` are by default those of the measurement.
+    Args:
+        module: what was measured.
+        images: those that it was measured on.
+        error: what was measured.
+        grid, resampler, ends: by default those of the measurement.
+
+    Returns:
+        The causes with the strongest evidence first; none when Delta is at the meter's floor.
+
+    Raises:
+        UsageError: the module cannot be run on the images.
+
+    Example:
+        >>> images = torch.randn(2, 1, 48, 48)
+        >>> network = nn.Conv2d(1, 1, 5, padding=2)
+        >>> error = sesn.equivariance_error(network, images, 0.5)
+        >>> [finding.cause for finding in sesn.diagnose(network, images, error)]
+        ['ordinary convolution']
     """
     if error.at_floor and not error.empty():
         return []

@@ -6,7 +6,7 @@ Delta = ||L_s Phi(f) - Phi(L_s f)||^2 / ||L_s Phi(f)||^2
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,62 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import one_of
-from sesn.errors import UsageError, WrongTypeError
+from sesn.errors import UsageError
 from sesn.meter.action import ScaleTranslation, rescale, translate
-from sesn.meter.checks import check_eval, check_images
+from sesn.meter.branches import Action, Branches, acted, partnered
+from sesn.meter.checks import check_eval, check_images, check_repeatable
 from sesn.meter.compare import EquivarianceError, compare
+from sesn.meter.extent import automatic_crop, output_crop, receptive_field_of, seen_by, spoiled_along
 from sesn.meter.floor import reference_error
-from sesn.meter.reading import (
-    KINDS,
-    SPATIAL,
-    Kind,
-    Reading,
-    automatic_crop,
-    call,
-    check_repeatable,
-    output_crop,
-    output_grid,
-    output_kind,
-    read,
-    receptive_field_of,
-    seen_by,
-    spoiled_along,
-    unrelated_to,
-)
+from sesn.meter.reading import KINDS, SPATIAL, Kind, Reading, call, output_grid, output_kind, read
 from sesn.meter.resample import Ends, Resampler, resampled_size, resampler_ends
 from sesn.meter.stages import Recorded, Recorder, Stage, matched
 from sesn.scales import ScaleGrid
 
-Action = Callable[[Tensor, float], Tensor]
 #: A factor s, or a translation by whole pixels with it.
 Element = float | ScaleTranslation
-
-
-@dataclass(frozen=True)
-class Branches:
-    """Both branches of a module on the same images, in float64.
-
-    Attributes:
-        module: what was run.
-        images: f.
-        small: L_s f.
-        original: Phi(f), and how it came about.
-        direct: Phi(L_s f).
-        moved: L_s Phi(f) before the scale axis shifts; scale channels without a partner are zero.
-        kind: how the outputs were read.
-        grid: their scales; None without a scale axis.
-        factor: s.
-    """
-
-    module: nn.Module
-    images: Tensor
-    small: Tensor
-    original: Reading
-    direct: Tensor
-    moved: Tensor
-    kind: str
-    grid: ScaleGrid | None
-    factor: float
 
 
 @dataclass(frozen=True)
@@ -88,11 +46,11 @@ class Meter:
             `partnered(output, direct, factor)`, a mask of what can be compared, `valid` is over that alone.
 
     Raises:
-        ValueError: the resampler, the ends or the kind is unknown, or an action is given with a grid.
+        UsageError: the resampler, the ends or the kind is unknown, or an action is given with a grid.
 
     Example:
-        >>> meter = Meter(crop=4)
-        >>> images = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+        >>> meter = sesn.Meter(crop=4)
+        >>> images = torch.randn(2, 1, 32, 32)
         >>> error = meter.measure(nn.Identity(), images, 0.5)
         >>> error.valid.tolist(), error.meter == meter
         ([0.0, 0.0], True)
@@ -124,11 +82,14 @@ class Meter:
         return "; ".join([f"resampler {self.resampler}", *told, *scales])
 
     def move(self, images: Tensor, factor: Element) -> Tensor:
-        """L_s on the last two axes, and a translation after it where one is given.
+        """Apply L_s to the last two axes, and a translation after it where one is given.
 
         Args:
             images: [..., h, w].
             factor: s > 0, or an element of the group whose translation is by whole pixels.
+
+        Returns:
+            [..., round(h s), round(w s)].
         """
         element = factor if isinstance(factor, ScaleTranslation) else ScaleTranslation(factor)
         small = rescale(images, element.scale, self.resampler, resampler_ends(self.resampler, self.ends))
@@ -142,6 +103,9 @@ class Meter:
             module: any module in eval mode that takes images.
             images: f [b, c, h, w].
             factor: s > 0, or an element of the group.
+
+        Returns:
+            Both outputs and how they came about, for `error`.
         """
         with torch.no_grad():
             exact = images.to(torch.float64)
@@ -158,19 +122,22 @@ class Meter:
         repeat: bool = True,
         apart: bool = False,
     ) -> EquivarianceError:
-        """Delta of a module under L_s, s = factor (< 1 shrinks), on images [b, c, h, w].
+        """Measure Delta of a module under L_s, s = factor (< 1 shrinks).
 
         Args:
             module: any module in eval mode that takes images.
-            images: the images f; zero-mean images, or a large mean hides the error (see `centred`).
+            images: f [b, c, h, w]; zero-mean images, or a large mean hides the error (see `centred`).
             factor: s > 0, or an element of the group.
             context: measure also what Delta is judged by, the floor (else NaN) and a ceiling for images that are alone.
             repeat: call the module once more, and refuse it if its output depends on state or chance; False saves the
                 call for a module that is known to have neither.
             apart: let every channel of every image count as an image.
 
+        Returns:
+            Delta for each image, and what it is judged by.
+
         Raises:
-            ValueError: the images, the factor or the module's output cannot be measured.
+            UsageError: the images, the factor or the module's output cannot be measured.
         """
         (error,) = self.sweep(module, images, [factor], context=context, repeat=repeat, apart=apart)
         return error
@@ -185,7 +152,15 @@ class Meter:
         repeat: bool = True,
         apart: bool = False,
     ) -> Iterator[EquivarianceError]:
-        """Delta at each factor, one after the other, from one Phi(f); arguments as in `measure`."""
+        """Measure Delta at each factor, one after the other, from one Phi(f).
+
+        Args:
+            module, images, context, repeat, apart: as in `measure`.
+            factors: factors, or elements of the group.
+
+        Yields:
+            The error at each.
+        """
         for factor in factors:
             check_images(images, _scale(factor))
         check_eval(module)
@@ -204,12 +179,15 @@ class Meter:
             yield error
 
     def along(self, chain: Iterable[nn.Module], images: Tensor, factor: float) -> Iterator[EquivarianceError]:
-        """Delta after each module of a chain, from one pass of each branch; without floor and repetition.
+        """Measure Delta after each module of a chain, from one pass of each branch; without floor and repetition.
 
         Args:
             chain: modules in eval mode that are called one after the other, such as a Sequential.
             images: f [b, c, h, w].
             factor: s > 0.
+
+        Yields:
+            The error after each module.
         """
         check_images(images, factor)
         before = nn.Sequential()
@@ -227,15 +205,18 @@ class Meter:
             yield error
 
     def inside(self, module: nn.Module, images: Tensor, factor: float) -> list[Stage]:
-        """Delta after every call of every submodule, in call order; without floor and repetition.
+        """Measure Delta after every call of every submodule, in call order; without floor and repetition.
+
+        Outputs are read by their rank, with the scales of the layers they come from; the meter's `grid` is for those
+        that no layer with a `grid` was called before.
 
         Args:
             module: any module in eval mode that takes images.
             images: f [b, c, h, w].
             factor: s > 0.
 
-        Outputs are read by their rank, with the scales of the layers they come from; the meter's `grid` is for those
-        that no layer with a `grid` was called before.
+        Returns:
+            A stage for each call, with its error or the reason why there is none.
         """
         check_images(images, factor)
         check_eval(module)
@@ -258,22 +239,32 @@ class Meter:
                 return replace(one.stage, error=meter.error(found, context=False))
             sizes = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
             return replace(one.stage, note="its size does not follow the image's: {}, {} expected".format(*sizes))
-        except ValueError as problem:
+        except UsageError as problem:
             return replace(one.stage, note=str(problem))
 
     def crop_for(self, module: nn.Module, images: Tensor, factor: float) -> int:
-        """The automatic crop of a module, as a number that can be given for others that look less far."""
+        """Tell the automatic crop of a module, as a number that can be given for others that look less far.
+
+        Args:
+            module, images, factor: as in `measure`.
+
+        Returns:
+            Pixels at each border of the output.
+        """
         seen = seen_by(module, images)
         sides = [resampled_size(side, factor) for side in images.shape[-2:]]
         return automatic_crop(seen, factor, most=int(min(sides) / seen.stride / 4))
 
     def floor(self, images: Tensor, factor: Element, crop: int) -> Tensor:
-        """What the meter itself contributes: Delta of a well sampled reference lift on each image.
+        """Measure what the meter itself contributes: Delta of a well sampled reference lift on each image.
 
         Args:
             images: f [b, c, h, w].
             factor: s > 0, or an element of the group.
             crop: pixels of the rescaled image to leave out at each border, at most a quarter of its side.
+
+        Returns:
+            One number per image.
         """
         exact, scale = images.to(torch.float64), _scale(factor)
         quarter = min(resampled_size(side, scale) for side in images.shape[-2:]) // 4
@@ -281,7 +272,15 @@ class Meter:
         return reference_error(exact, scale, self.resampler, past, min(crop, quarter))
 
     def error(self, found: Branches, *, context: bool = True, apart: bool = False) -> EquivarianceError:
-        """Compare two branches that were run; `context` and `apart` as in `measure`."""
+        """Compare two branches that were run.
+
+        Args:
+            found: what `branches` returned.
+            context, apart: as in `measure`.
+
+        Returns:
+            The error, with this meter in it.
+        """
         spatial = found.kind in SPATIAL or (self.action is not None and self.crop != "auto" and found.direct.dim() >= 4)
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
         asked = spatial and self.crop == "auto"
@@ -290,7 +289,7 @@ class Meter:
         floor, others = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), None
         if context:
             floor = self.floor(found.images, found.factor, math.ceil(cut * seen.stride))
-            others = _others(found)
+            others = found.others()
         moved, direct = found.moved, found.direct
         if apart:
             moved, direct = (x.flatten(0, 1)[:, None] for x in (moved, direct))
@@ -310,45 +309,18 @@ class Meter:
         scale, output = _scale(factor), original.output
         if self.action is not None:
             kind, grid = "action" if self.kind == "auto" else str(self.kind), None
-            moved = _acted(self.action, output, scale)
+            moved = acted(self.action, output, scale)
         else:
             kind = output_kind(self.kind, output)
             grid = output_grid(module, self.grid, output, kind, original.path)
-            moved = self._partners(output, factor, grid) if kind in SPATIAL else output
+            pairs = grid.match(scale).pairs if grid is not None else ()
+            spatial = kind in SPATIAL
+            moved = partnered(lambda part: self.move(part, factor), output, pairs) if spatial else output
         return Branches(module, images, small, original, direct, moved, kind, grid, scale)
-
-    def _partners(self, output: Tensor, factor: Element, grid: ScaleGrid | None) -> Tensor:
-        """L_s of an output; scale channels without a partner are not computed."""
-        pairs = grid.match(_scale(factor)).pairs if grid is not None else ()
-        first, last = min((j for _, j in pairs), default=0), max((j for _, j in pairs), default=0)
-        if not pairs or (first == 0 and last == output.shape[2] - 1):
-            return self.move(output, factor)
-        part = self.move(output[:, :, first : last + 1], factor)
-        moved = part.new_zeros(*output.shape[:3], *part.shape[-2:])
-        moved[:, :, first : last + 1] = part
-        return moved
 
 
 def _scale(factor: Element) -> float:
     return factor.scale if isinstance(factor, ScaleTranslation) else factor
-
-
-def _acted(action: Action, original: Tensor, factor: float) -> Tensor:
-    moved = action(original, factor)
-    if not isinstance(moved, Tensor):
-        raise WrongTypeError(f"`action` must return a tensor, got {type(moved).__name__}")
-    return moved.to(torch.float64)
-
-
-def _others(found: Branches) -> Tensor:
-    """Phi(L_s f) of another image in the place of each: of the next one or, where that is the same image, of noise."""
-    images, direct = found.images, found.direct
-    alone = (images == images.roll(-1, 0)).flatten(1).all(1).to(direct.device)
-    others = direct.roll(-1, 0)
-    if not bool(alone.any()):
-        return others
-    noise = call(found.module, unrelated_to(found.small))
-    return torch.where(alone.reshape(-1, *[1] * (direct.dim() - 1)), noise, others)
 
 
 def equivariance_error(
@@ -365,15 +337,20 @@ def equivariance_error(
     ends: Ends | Literal["auto"] = "auto",
     repeat: bool = True,
 ) -> EquivarianceError:
-    """Measure Delta of a module under L_s, s = factor (< 1 shrinks), on images [b, c, h, w].
+    """Measure Delta of a module under L_s, s = factor (< 1 shrinks).
 
     Args:
         module, images, factor, repeat: as in `Meter.measure`.
         grid, kind, action, spoiled, resampler, crop, ends: as in `Meter`.
 
+    Returns:
+        Delta for each image, and what it is judged by.
+
+    Raises:
+        UsageError: the images, the factor or the module's output cannot be measured.
+
     Example:
-        >>> images = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
-        >>> equivariance_error(nn.Identity(), images, 0.5).valid.tolist()
+        >>> sesn.equivariance_error(nn.Identity(), torch.randn(2, 1, 32, 32), 0.5).valid.tolist()
         [0.0, 0.0]
     """
     meter = Meter(resampler, ends, crop, kind, grid, spoiled, action)

@@ -54,10 +54,24 @@ def resampled_size(size: int, factor: float) -> int:
 def resampling_matrix(
     size: int, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
 ) -> Tensor:
-    """The matrix [M, N] in float64 that rescales a signal of `size` samples by `factor` about its centre.
+    """Make the matrix that rescales a signal about its centre.
 
-    `offset` moves the sampling points by so many source pixels; it exists to study misregistration. The Fourier
-    resampler is periodic whatever `ends` says.
+    Args:
+        size: N, the samples of the signal.
+        factor: s > 0; below 1 shrinks.
+        resampler: "lanczos3", "fourier", "bicubic" or "legacy", as the table in `sesn.meter.resample` says.
+        ends: "zeros", "inside" or "circular"; the Fourier resampler is periodic whatever it says.
+        offset: moves the sampling points by so many source pixels; it exists to study misregistration.
+
+    Returns:
+        [M, N] in float64, M = round(N s).
+
+    Raises:
+        UsageError: an argument breaks its rule, or nothing would be left.
+
+    Example:
+        >>> sesn.resampling_matrix(4, 0.5, "bicubic", "circular").sum(dim=1)
+        tensor([1., 1.], dtype=torch.float64)
     """
     whole("size", size, 1)
     require(positive(factor), "factor", factor, "a positive, finite number")

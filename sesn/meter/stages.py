@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError
 from sesn.meter.reading import Reading, call, odd_output
 from sesn.meter.trail import Path, Trail
@@ -70,7 +71,7 @@ class Recorder:
         hooks = [sub.register_forward_hook(recorder._hook(name)) for name, sub in module.named_modules()]
         try:
             call(module, images, recorder._trail)
-        except (TypeError, ValueError):
+        except UsageError:
             # One that finished but returned a tuple or NaN has a stage that says so; one that failed has none.
             if not recorder.calls or recorder.calls[-1].stage.module is not module:
                 raise

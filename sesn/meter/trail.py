@@ -116,12 +116,14 @@ class Trail:
     Attributes:
         side: of the images, or of those that `start` says how these came about from.
         end: how the output came about; None if it does not come from the images, or nobody saw how.
+        bug: what was raised by the trail itself, not by the module that it follows.
     """
 
     def __init__(self, start: Path | None = None, side: int | None = None) -> None:
         self.side = side or 0
         self._start = start or Path()
         self.end: Path | None = None
+        self.bug: Exception | None = None
         self._paths: MutableMapping[Tensor, Path] = WeakTensorKeyDictionary()
         self._entered: list[nn.Module] = []
         self._reading = 0  # how many of those say how far they look
@@ -133,16 +135,19 @@ class Trail:
         """See what happens to these images, which must be those that the module is given."""
         self.side = self.side or _side(images)
         self._paths[images] = self._start
-        self._owned = {id(p) for m in module.modules() if _is_pointwise(m) for p in m.parameters(recurse=False)}
+        with self._by_itself():
+            self._owned = {id(p) for m in module.modules() if _is_pointwise(m) for p in m.parameters(recurse=False)}
         thread = threading.get_ident()
 
         def enter(layer: nn.Module, _: Any) -> None:
             if threading.get_ident() == thread:  # the hooks are every thread's
-                self._enter(layer)
+                with self._by_itself():
+                    self._enter(layer)
 
         def leave(layer: nn.Module, inputs: Any, made: Any) -> None:
             if threading.get_ident() == thread:
-                self._leave(layer, inputs, made)
+                with self._by_itself():
+                    self._leave(layer, inputs, made)
 
         # Not with_kwargs, of which torch 2.13 leaves a trace for ever, and warns of it in every compiled module.
         handles = register_module_forward_pre_hook(enter), register_module_forward_hook(leave)
@@ -152,6 +157,15 @@ class Trail:
         finally:
             for handle in handles:
                 handle.remove()
+
+    @contextmanager
+    def _by_itself(self) -> Iterator[None]:
+        """Where an error is the trail's own."""
+        try:
+            yield
+        except Exception as error:
+            self.bug = error
+            raise
 
     def end_at(self, output: Any) -> None:
         """The module has returned this."""
@@ -200,6 +214,10 @@ class Trail:
 
     def note(self, function: Any, given: tuple[Any, ...], made: Any) -> None:
         """A function was called between the layers that say how far they look."""
+        with self._by_itself():
+            self._note(function, given, made)
+
+    def _note(self, function: Any, given: tuple[Any, ...], made: Any) -> None:
         outputs = () if self._reading else [*_tensors((made,))]
         if not outputs:
             return

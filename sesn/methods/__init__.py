@@ -48,6 +48,8 @@ HOMES: dict[str, str] = {}
 PASSED_ON = "SESN_METHODS"
 #: The key of the plain network that times are compared with.
 REFERENCE = CNN.key
+#: The key of the plain network on each skeleton.
+PLAIN = {"mnist": CNN.key, "stl10": WRN.key}
 
 
 def method(key: str) -> Method:
@@ -98,11 +100,10 @@ def build(key: str, network: str, *, recipe: Recipe = "paper", **options: Any) -
         A module from images [b, 1, 28, 28] or [b, 3, 96, 96] to scores [b, 10].
 
     Raises:
-        ValueError: for an unknown name, which is answered with the names and the nearest, and for a network that the
+        UsageError: for an unknown name, which is answered with the names and the nearest, and for a network that the
             method lacks, with the reason.
 
     Example:
-        >>> import sesn, torch
         >>> network = sesn.build("sesn-vector", "mnist", resolution=28, recipe="paper")
         >>> network(torch.randn(2, 1, 28, 28)).shape
         torch.Size([2, 10])
@@ -111,10 +112,18 @@ def build(key: str, network: str, *, recipe: Recipe = "paper", **options: Any) -
 
 
 def list_methods(network: str | None = None) -> list[str]:
-    """The keys of all methods, or of those that have a network, in the order of the paper's tables.
+    """List the methods, in the order of the paper's tables.
+
+    Args:
+        network: "mnist" or "stl10" for those that have this network; all by default.
+
+    Returns:
+        Their keys.
+
+    Raises:
+        UsageError: the network is unknown.
 
     Example:
-        >>> import sesn
         >>> sesn.list_methods("stl10")[:3]
         ['wrn', 'sicnn-vector', 'si-convnet']
     """

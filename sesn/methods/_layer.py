@@ -14,7 +14,6 @@ from sesn.algorithms import Axis, Work, padded_convolution, spectral_convolution
 from sesn.algorithms.axis import plain_number
 from sesn.algorithms.choose import dense_cost, spectral_cost
 from sesn.algorithms.spectral import Taps
-from sesn.errors import WrongTypeError
 from sesn.layers.store import Store
 from sesn.scales import ScaleGrid
 
@@ -82,20 +81,9 @@ def odd_side(side: float) -> int:
     return 2 * math.floor(side / 2) + 1
 
 
-def numbers(name: str, values: Iterable[float], remedy: str = "") -> tuple[float, ...]:
-    """The values as floats, or the complaint that they are none."""
-    complaint = WrongTypeError(_checks.complaint(name, values, "a sequence of numbers", remedy))
-    if isinstance(values, str):  # whose letters may be digits
-        raise complaint
-    try:
-        return tuple(float(value) for value in values)
-    except (TypeError, ValueError) as error:
-        raise complaint from error
-
-
 def positive(name: str, values: Iterable[float], remedy: str = "") -> tuple[float, ...]:
     """A non-empty tuple of positive finite numbers in increasing order."""
-    found = numbers(name, values, remedy)
+    found = _checks.numbers(name, values, remedy)
     good = bool(found) and all(math.isfinite(value) and value > 0 for value in found)
     _checks.require(good, name, found, "one or more positive finite numbers", remedy)
     _checks.require(list(found) == sorted(set(found)), name, found, "strictly increasing", "sort it")

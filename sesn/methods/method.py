@@ -41,7 +41,16 @@ Between = Callable[[], nn.Module]
 
 
 class Source(NamedTuple):
-    """A citation, and the approach to scale in the words of the paper's Table 1."""
+    """Where a method comes from.
+
+    Attributes:
+        citation: who published it, and where.
+        approach: its approach to scale in the words of the paper's Table 1.
+
+    Example:
+        >>> sesn.Source("Xu et al. 2014, arXiv:1411.6369", "Filter Rescaling").approach
+        'Filter Rescaling'
+    """
 
     citation: str = ""
     approach: str = "none"
@@ -72,11 +81,10 @@ def no_scales(step: float) -> nn.Module:
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """One method.
+    """One method: all that the experiments need to know about it.
 
     A layer for a step f has the scales that make f a step of its grid: 1 and f for filters that grow, 1/f, 1 and f for
-    methods that resize their input both ways. A step that a method cannot
-    have is refused with `Inadmissible`.
+    methods that resize their input both ways. A step that a method cannot have is refused with `Inadmissible`.
 
     Attributes:
         key: how everything else refers to it: small letters, digits and hyphens.
@@ -96,6 +104,16 @@ class Method:
         labels: printed names that differ on one network.
         absences: reasons, by what is absent (see ABSENCES).
         digest: of the source of a method from outside; empty for those of the package.
+
+    Raises:
+        UsageError: a field breaks its rule, or the method has neither a network nor a layer.
+
+    Example:
+        >>> def network(resolution, **_):
+        ...     return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 10))
+        >>> mine = sesn.Method("mine", "Mine", networks={"mnist": network})
+        >>> mine.build("mnist")(torch.randn(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
     """
 
     key: str
@@ -130,23 +148,44 @@ class Method:
             raise UsageError(f"method {self.key!r}: `absences` has {unknown}; it may have {', '.join(ABSENCES)}")
 
     def label_on(self, network: str) -> str:
-        """The printed name in the tables of one network."""
+        """Name it as the tables of one network do.
+
+        Args:
+            network: "mnist" or "stl10".
+
+        Returns:
+            The printed name.
+        """
         return self.labels.get(_known_network(network), self.label)
 
     def lacks(self, network: str, recipe: str = "paper") -> str | None:
-        """Why there is no such network, or None if there is."""
+        """Say why there is no such network.
+
+        Args:
+            network: "mnist" or "stl10".
+            recipe: "paper" or "released".
+
+        Returns:
+            The reason, or None if there is one.
+        """
         known_recipe(recipe)
         if _known_network(network) not in self.networks:
             return self.absences.get(network, NOT_GIVEN)
         return self.absences.get(f"{network}/released") if recipe == "released" else None
 
     def build(self, network: str, recipe: Recipe = "paper", **options: Any) -> nn.Module:
-        """A network with fresh weights.
+        """Build a network with fresh weights.
 
         Args:
             network: "mnist" or "stl10".
             recipe: "paper" or "released".
-            options: see `NETWORKS`, `Regime`, `MNISTScaleNet` and `WideResNet`.
+            options: see `sesn.build`.
+
+        Returns:
+            The network.
+
+        Raises:
+            UsageError: there is no such network, or it has no such option.
         """
         if reason := self.lacks(network, recipe):
             released = "released " if network in self.networks else ""
@@ -159,10 +198,18 @@ class Method:
     def first_layer(
         self, in_channels: int, out_channels: int, recipe: Recipe = "paper", network: str | None = None
     ) -> nn.Module:
-        """The layer that a network begins with, by itself: all that stands before the first norm and nonlinearity.
+        """Make the layer that a network begins with: all that stands before the first norm and nonlinearity.
 
-        The MNIST-scale network is meant at 28, and preferred if `network` is not given. A method without one of the
-        skeletons is represented by its `layer` at the step 2.
+        Args:
+            in_channels, out_channels: of the layer.
+            recipe: "paper" or "released".
+            network: "mnist" (at 28) or "stl10"; by default the first that the method has.
+
+        Returns:
+            The layer; of a method without one of the skeletons, its `layer` at the step 2.
+
+        Raises:
+            UsageError: there is no such network, nor a layer to stand for it.
         """
         chosen = network or next((name for name in NETWORKS if name in self.networks), "mnist")
         if (reason := self.lacks(chosen, recipe)) and (network or self.layer is None):
@@ -172,18 +219,44 @@ class Method:
         return self.at_step(OWN_STEP)
 
     def at_step(self, step: float) -> nn.Module:
-        """The layer whose neighbouring scales are a factor apart."""
+        """Make the layer whose neighbouring scales are a factor apart.
+
+        Args:
+            step: the factor.
+
+        Returns:
+            The layer.
+
+        Raises:
+            Inadmissible: the method cannot have this factor.
+            UsageError: the method has no layer.
+        """
         if self.layer is None:
             raise UsageError(f"`step` (={step:.4g}) needs a `layer` of the method {self.key!r}")
         return self.layer(step)
 
     def widths(self, network: str, recipe: Recipe = "paper") -> tuple[int, ...]:
-        """The channels of a network's stages or groups; none if it is no skeleton."""
+        """Tell the channels of a network's stages or groups.
+
+        Args:
+            network: "mnist" or "stl10".
+            recipe: "paper" or "released".
+
+        Returns:
+            The channels; none if the network is no skeleton.
+        """
         skeleton = self.networks.get(network)
         return skeleton.widths(recipe) if isinstance(skeleton, Skeleton) else ()
 
     def count(self, network: str, recipe: Recipe = "paper", **options: Any) -> ParameterCount:
-        """How many parameters such a network has; nothing is computed for a skeleton."""
+        """Count the parameters of a network; nothing is computed for a skeleton.
+
+        Args:
+            network, recipe, options: as in `build`.
+
+        Returns:
+            How many there are, and how many of them are used.
+        """
         with torch.device("meta") if isinstance(self.networks.get(network), Skeleton) else nullcontext():
             return parameter_count(self.build(network, recipe, **options))
 

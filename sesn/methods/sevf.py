@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._meaning import Constants
 from sesn.layers.pool import GlobalPool
-from sesn.methods._layer import BaselineLayer, correlate, numbers, positive
+from sesn.methods._layer import BaselineLayer, correlate, positive
 from sesn.methods._maximum import largest
 from sesn.methods._resize import centre_aligned, resize, resized_reach
 from sesn.methods._vectors import (
@@ -221,7 +221,7 @@ def _vectors(responses: list[Tensor], angles: Sequence[float]) -> Tensor:
 
 def _checked_angles(angles: Sequence[float], count: int) -> tuple[float, ...]:
     remedy = "such as sevf_angles()"
-    found = numbers("angles", angles, remedy)
+    found = _checks.numbers("angles", angles, remedy)
     _checks.require(len(found) == count, "angles", found, f"{count} numbers, one for each of `scales`", remedy)
     good = all(abs(angle) <= 2 * math.pi for angle in found)
     _checks.require(good, "angles", found, "between -2 pi and 2 pi", "give radians, not degrees")

@@ -28,7 +28,8 @@ from sesn.errors import UsageError
 from sesn.meter.checks import check_eval, check_images
 from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
-from sesn.meter.reading import SPATIAL, Kind, seen_by, spoiled_by
+from sesn.meter.extent import seen_by, spoiled_by
+from sesn.meter.reading import SPATIAL, Kind
 from sesn.meter.resample import Resampler, resampler_ends
 from sesn.tools.surgery import (
     aware,

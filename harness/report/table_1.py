@@ -1,4 +1,4 @@
-"""The paper's Table 1 beside what was measured: every mark with its number, and whether they agree. All computed.
+"""The paper's Table 1 beside what was measured: every mark with its number, and whether they agree. All is computed.
 
 The rule, for every method and family alike: Delta is *small* if it is at most SMALL times that of a plain convolution
 on the same images. Delta is a squared distance, so the output is then at least twice as near to the rescaled one.
@@ -13,11 +13,15 @@ on the same images. Delta is a squared distance, so the output is then at least 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
+from harness.report.findings import Statement, claim, listed, sentence, told
+from harness.report.select import Selection, first, where
 from harness.report.summaries import summarised
+from harness.report.tables import Table, TableEntry, absent, numeric
 from sesn.methods import METHODS
 
 #: At most this part of the plain convolution's Delta is small.
@@ -28,7 +32,6 @@ TELLING = 1.5
 FAMILIES = {"integer": "Integer", "grid": "Grid", "any": "Any"}
 #: The columns of the paper's table that are measured.
 QUESTIONS = ("equivariance", "admissible", "interscale")
-NONE = "none"
 COLUMNS = (
     *("method", "label", "approach", "delta", "delta_all", "delta_cnn", "ratio"),
     *("ratio_integer", "ratio_grid", "ratio_any", "worst_ratio", "worst_downscale", "built", "refused"),
@@ -37,19 +40,17 @@ COLUMNS = (
 )
 
 
-def property_frame(rows: Any, paper: Any) -> Any:
-    """One line per method of the rows, in the order of METHODS.
+def frame(selections: Mapping[str, Selection]) -> Any:
+    """One line per method that was measured, in the order of METHODS."""
+    chosen = selections["properties"]
+    return pd.DataFrame(columns=list(COLUMNS)) if chosen.empty else property_frame(chosen.rows, chosen.paper)
 
-    Args:
-        rows: measured rows of the experiment "properties", as `harness.run.properties` makes them.
-        paper: the published marks (method, equivariance, admissible, approach, interscale).
-    """
+
+def property_frame(rows: Any, paper: Any) -> Any:
+    """The same of measured rows, as `harness.run.properties` makes them, and the published marks."""
     ratios = factor_ratios(rows)
-    lines = [
-        _line(key, rows[rows["method"] == key], ratios[ratios["method"] == key], paper[paper["method"] == key])
-        for key in METHODS
-        if (rows["method"] == key).any()
-    ]
+    there = [key for key in METHODS if (rows["method"] == key).any()]
+    lines = [_line(key, *(where(part, method=key) for part in (rows, ratios, paper))) for key in there]
     return pd.DataFrame(lines, columns=list(COLUMNS))
 
 
@@ -76,7 +77,7 @@ def admissible(ratios: dict[str, float], built: dict[str, bool]) -> str:
 
 
 def _widest(holds: dict[str, bool]) -> str:
-    mark = NONE
+    mark = "none"
     for family, word in FAMILIES.items():
         if not holds[family]:
             break
@@ -85,12 +86,13 @@ def _widest(holds: dict[str, bool]) -> str:
 
 
 def _line(key: str, rows: Any, ratios: Any, paper: Any) -> dict[str, Any]:
-    own = ratios[ratios["family"] == "own"].iloc[0]
-    families = {family: ratios[ratios["family"] == family] for family in FAMILIES}
+    own = where(ratios, family="own").iloc[0]
+    families = {family: where(ratios, family=family) for family in FAMILIES}
     typical = {family: _median(part["ratio"]) for family, part in families.items()}
     built = {family: bool(part["delta"].notna().all()) for family, part in families.items()}
     worst = ratios[ratios["family"].isin(list(FAMILIES))].sort_values("ratio").dropna(subset=["ratio"]).iloc[-1:]
-    reach = rows[rows["metric"] == "interscale_reach"]["value"].max()
+    reach = where(rows, metric="interscale_reach")["value"].max()
+    refused = list(rows["refused"].dropna()) if "refused" in rows else []
     measured = {
         "equivariance": "yes" if is_small(own["ratio"]) else "no",
         "admissible": admissible(typical, built),
@@ -102,12 +104,13 @@ def _line(key: str, rows: Any, ratios: Any, paper: Any) -> dict[str, Any]:
         "approach": METHODS[key].source.approach,
         **{name: float(own[name]) for name in ("delta", "delta_all", "delta_cnn", "ratio")},
         **{f"ratio_{family}": value for family, value in typical.items()},
-        "worst_ratio": float(worst["ratio"].sum()) if len(worst) else math.nan,
-        "worst_downscale": float(worst["downscale"].sum()) if len(worst) else math.nan,
+        "worst_ratio": first(worst, "ratio"),
+        "worst_downscale": first(worst, "downscale"),
         "built": _widest(built),
-        "refused": _refusal(rows),
+        # The layer's own words about the first factor that it could not be built for.
+        "refused": str(refused[0]) if refused else "",
         "reach": int(reach),
-        "translation_error": _median(rows[rows["metric"] == "translation_error"]["value"]),
+        "translation_error": _median(where(rows, metric="translation_error")["value"]),
         **_marks(measured, paper),
     }
 
@@ -126,33 +129,57 @@ def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
     return marks
 
 
-def _refusal(rows: Any) -> str:
-    """The layer's own words about the first factor that it could not be built for."""
-    words = list(rows["refused"].dropna()) if "refused" in rows else []
-    return str(words[0]) if words else ""
-
-
 def _median(values: Any) -> float:
     """NaN if any is, as everywhere."""
     return float(values.median(skipna=False)) if len(values) else math.nan
 
 
-# For reading
+def table(frame: Any) -> Table:
+    """The paper's mark, the mark here, whether they agree, and the numbers behind it."""
+    heading = ["Method"]
+    heading += ["equivariant: paper", "here", "agrees", "Δ", "Δ of a CNN"]
+    heading += ["admissible: paper", "here", "agrees", *(f"Δ ratio, {family}" for family in FAMILIES)]
+    heading += ["interscale: paper", "here", "agrees", "scales seen", "shift error"]
+    return Table(tuple(heading), tuple(_entries(line) for line in frame.to_dict("records")))
 
 
-def property_notes(frame: Any) -> list[str]:
-    """What the numbers are, in words."""
-    notes = [
-        f"Equivariant: the median Δ of the published layer is at most {SMALL:g} of a plain convolution's.",
-        "Admissible: Δ over the plain convolution's, of layers built for each factor; median over a family's factors. "
-        "The published layer has a step of its own, so the two columns may differ: one is about that layer, the other "
-        "about what can be built.",
-        "A mark in brackets: Δ is small for no family, so it only says which factors the layer can be built for.",
-        "Shift error: median squared relative error under shifts by whole pixels, away from the border.",
-    ]
-    return notes + [
-        f"{line.label}: Δ leaves out what has no partner among the scales, on either side; with it the published "
-        f"layer's Δ is {line.delta_all:.2g} instead of {line.delta:.2g} (a plain convolution: {line.delta_cnn:.2g})."
-        for line in frame.itertuples()
-        if line.delta_all > TELLING * line.delta
-    ]
+def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
+    equivariance, scales, interscale = (_question(line, question) for question in QUESTIONS)
+    deltas = [numeric(line[name], "{:.2g}", "not measured") for name in ("delta", "delta_cnn")]
+    unbuilt = f"no such layer can be built: {line['refused']}" if line["refused"] else "not measured"
+    ratios = [numeric(line[f"ratio_{family}"], "{:.2g}", unbuilt) for family in FAMILIES]
+    shifted = numeric(line["translation_error"], "{:.2g}", "not measured")
+    reach = TableEntry(str(line["reach"]), line["reach"])
+    return (TableEntry(line["label"]), *equivariance, *deltas, *scales, *ratios, *interscale, reach, shifted)
+
+
+def _question(line: dict[str, Any], question: str) -> list[TableEntry]:
+    published, here, agree = (line[f"{question}_{part}"] for part in ("paper", "measured", "agree"))
+    if not published:
+        none = absent("the paper has no such row")
+        return [none, TableEntry(here), none]
+    return [TableEntry(published), TableEntry(here), TableEntry(agree, bold=agree == "no")]
+
+
+def says(frame: Any) -> list[Statement]:
+    """Which marks of the paper the measurement confirms."""
+    found = []
+    for question in QUESTIONS:
+        marked = frame[frame[f"{question}_agree"].isin(["yes", "no"])]
+        if not len(marked):
+            continue
+        others = [
+            f"{line['label']} (paper {line[f'{question}_paper']}, here {line[f'{question}_measured']})"
+            for line in where(marked, **{f"{question}_agree": "no"}).to_dict("records")
+        ]
+        values = {"question": question, "good": len(marked) - len(others), "count": len(marked)}
+        rest = f"; not those of {listed(others)}" if others else ""
+        found.append(told(claim(not others), "marks-confirmed", rest=rest, **values))
+    return found
+
+
+def caption(frame: Any) -> list[str]:
+    """The rule behind the marks, and where what Delta leaves out would change it."""
+    rule = [sentence(f"mark-{name}", small=SMALL) for name in ("equivariant", "admissible", "brackets", "shift")]
+    telling = frame[frame["delta_all"] > TELLING * frame["delta"]]
+    return rule + [sentence("mark-left-out", **line) for line in telling.to_dict("records")]

@@ -1,0 +1,170 @@
+"""How both networks are set up, method by method, their parameters beside the published counts; and the list of where
+the paper's text and the released code differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+
+from harness.report.findings import Statement, claim, listed, told
+from harness.report.select import Selection, first, where
+from harness.report.tables import Table, TableEntry, absent, numeric, rounded_count
+from sesn.methods import METHODS, Method, methods_on, scales_of
+from sesn.networks import Recipe
+
+COLUMNS = (
+    *("method", "label", "widths", "scales", "widths_paper", "scales_paper"),
+    *("parameters", "used", "paper", "difference", "released", "released_used", "reason"),
+)
+
+
+UNPRINTED, SILENT = "the paper has no such row", "the paper does not say"
+NAMES = {"mnist": "MNIST-scale", "stl10": "STL-10"}
+DIFFERENCES = {"where": "Where", "in_paper": "Paper", "in_release": "Released code", "here": "Here"}
+
+
+class Setup(NamedTuple):
+    """The channels of the three stages or groups (those of the wide ResNet before widening), and how many scales.
+
+    Empty, and 0, of a network that is not built on the skeleton: nobody has said.
+    """
+
+    widths: str
+    scales: int
+
+
+def setup(row: Method, network: str, recipe: Recipe = "paper") -> Setup:
+    """How a method's network is set up."""
+    widths = row.widths(network, recipe)
+    if not widths:
+        return Setup("", 0)
+    with torch.device("meta"):
+        grid = scales_of(row.first_layer(1, 1, recipe, network))
+    return Setup("-".join(map(str, widths)), 1 if grid is None else len(grid))
+
+
+def frame(network: str) -> Callable[[Mapping[str, Selection]], Any]:
+    """One line per method that has the network."""
+
+    def made(selections: Mapping[str, Selection]) -> Any:
+        chosen = selections["parameters"]
+        if chosen.empty:
+            return pd.DataFrame(columns=list(COLUMNS))
+        return parameter_frame(chosen.rows, chosen.paper, network)
+
+    return made
+
+
+def parameter_frame(rows: Any, paper: Any, network: str) -> Any:
+    """The same of measured rows of the experiment "parameters" and the published ones, in the order of METHODS."""
+    lines = [
+        _line(row, network, *(where(part, network=network, method=row.key) for part in (rows, paper)))
+        for row in methods_on(network)
+    ]
+    return pd.DataFrame(lines, columns=list(COLUMNS))
+
+
+def _line(row: Method, network: str, rows: Any, published: Any) -> dict[str, Any]:
+    def count(recipe: str, metric: str) -> float:
+        return first(where(rows, recipe=recipe, metric=metric), "value")
+
+    own, printed, total = setup(row, network), first(published, "value"), count("paper", "parameters")
+    return {
+        "method": row.key,
+        "label": row.label_on(network),
+        "widths": own.widths,
+        "scales": own.scales,
+        "widths_paper": "".join(published["widths"].dropna().head(1)),
+        "scales_paper": first(published, "scale_count"),
+        "parameters": total,
+        "used": count("paper", "parameters_used"),
+        "paper": printed,
+        "difference": 100 * (total / printed - 1),
+        "released": count("released", "parameters"),
+        "released_used": count("released", "parameters_used"),
+        "reason": row.lacks(network, "released") or "",
+    }
+
+
+def table(frame: Any) -> Table:
+    """Channels, scales and parameters: paper and here."""
+    sides = [f"{what} {side}" for what in ("channels", "scales", "# params") for side in ("paper", "here")]
+    heading = ("Method", *sides, "difference", "used", "# params released", "used")
+    return Table(heading, tuple(_entries(line) for line in frame.to_dict("records")))
+
+
+def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
+    paper, uncounted = line["paper"], line["reason"] or "not counted"
+    return (
+        TableEntry(line["label"]),
+        TableEntry(line["widths_paper"]) if line["widths_paper"] else absent(SILENT),
+        TableEntry(line["widths"]),
+        numeric(line["scales_paper"], "{:,.0f}", SILENT),
+        numeric(line["scales"], "{:,.0f}", ""),
+        absent(UNPRINTED) if math.isnan(paper) else TableEntry(rounded_count(paper), paper),
+        numeric(line["parameters"], "{:,.0f}", "not counted"),
+        numeric(line["difference"], f"{{:+.2f}} % {_within_rounding(line)}", UNPRINTED),
+        numeric(line["used"], "{:,.0f}", "not counted"),
+        numeric(line["released"], "{:,.0f}", uncounted),
+        numeric(line["released_used"], "{:,.0f}", uncounted),
+    )
+
+
+def _within_rounding(line: dict[str, Any], which: str = "parameters") -> str:
+    """The paper prints thousands, or tenths of millions."""
+    half = 50_000 if line["paper"] >= 1e6 else 500
+    return "in" if abs(line[which] - line["paper"]) <= half else "out"
+
+
+def says(network: str) -> Callable[[Any], list[Statement]]:
+    """How many counts are the published ones."""
+    return lambda frame: list(_counts(frame, network))
+
+
+def _counts(frame: Any, network: str) -> Iterator[Statement]:
+    known = [line for line in frame.to_dict("records") if math.isfinite(line["paper"]) and line["parameters"] > 0]
+    if not known:
+        return
+    others = [f"{line['label']} ({_why(line)})" for line in known if _within_rounding(line) == "out"]
+    values = {"good": len(known) - len(others), "count": len(known), "network": NAMES[network]}
+    yield told(claim(not others), "counts-agree", rest=f"; not {listed(others)}" if others else "", **values)
+    scales = [
+        f"{METHODS[line['method']].label_on(network)} ({line['scales']:g}, paper {line['scales_paper']:g})"
+        for line in known
+        if math.isfinite(line["scales_paper"]) and line["scales"] != line["scales_paper"]
+    ]
+    if scales:
+        yield told("differs", "scales-differ", network=NAMES[network], methods=listed(scales))
+
+
+def _why(line: dict[str, Any]) -> str:
+    """The count, and whether that of the released network, with parameters that it never uses, is the published one."""
+    words = f"{int(line['parameters']):,}; the paper's {rounded_count(line['paper'])}"
+    unused = line["released"] - line["released_used"]
+    if unused > 0 and _within_rounding(line, "released") == "in":
+        words += f" includes {int(unused):,} that are never used"
+    return words
+
+
+# --- the differences
+
+
+def differences_frame(selections: Mapping[str, Selection]) -> Any:
+    """The list as it is kept beside the published numbers."""
+    return selections["differences"].paper.reindex(columns=list(DIFFERENCES))
+
+
+def differences_table(frame: Any) -> Table:
+    """Words only."""
+    lines = tuple(tuple(TableEntry(str(line[name])) for name in DIFFERENCES) for line in frame.to_dict("records"))
+    return Table(tuple(DIFFERENCES.values()), lines, words=True)
+
+
+def differences_says(frame: Any) -> list[Statement]:
+    """How many there are."""
+    return [told("differs", "differences", count=len(frame))] if len(frame) else []

@@ -1,0 +1,140 @@
+"""How much of an output counts: how far it looks, hence the border to leave out, and the scales that were spoilt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from sesn._checks import require, whole
+from sesn.errors import UsageError
+from sesn.meter.reading import LOST, Reading, RejectedError, call, like_module, read
+from sesn.meter.receptive import Receptive, spoilt_by, submodules
+from sesn.meter.trail import Path
+
+#: How a module whose layers could not be followed is put right.
+_CALL_LAYERS = "call its layers as modules"
+#: A slope that is more than this many roundings of the largest shows that a pixel is seen.
+_SLOPE = 8
+
+
+def seen_by(module: nn.Module, images: Tensor) -> Receptive:
+    """How far a module looks, from running it on one of the images, or on all if it takes no other number."""
+    with torch.no_grad():
+        return receptive_field_of(module, *_read_few(module, images))
+
+
+def spoiled_by(module: nn.Module, images: Tensor) -> int:
+    """Scale channels that a module spoils, counted along the images' way; where it hides that, over its layers."""
+    with torch.no_grad():
+        path = _read_few(module, images)[1].path
+    if path is None or path.hidden:
+        return sum(map(spoilt_by, submodules(module)))
+    return path.spoiled
+
+
+def _read_few(module: nn.Module, images: Tensor) -> tuple[Tensor, Reading]:
+    try:
+        return images[:1], read(module, images[:1])
+    except RejectedError:
+        return images, read(module, images)
+
+
+def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> Receptive:
+    """How far an output looks: as its layers say or, where some do not, as the gradients show."""
+    path = reading.path
+    if reading.output.dim() < 4 or (path is not None and not path.unread):
+        return reading.seen
+    radius = _radius_by_gradients(module, images, reading.seen.stride)
+    flat = bool((reading.output == reading.output[..., :1, :1]).all())  # then every pixel says the same
+    if radius is None and not flat:
+        raise UsageError(
+            f"how far the module looks cannot be told: it runs {_listed(path.unread if path else LOST)}, and has no "
+            f"gradient to measure it by; {_CALL_LAYERS} or give `crop=`"
+        )
+    return replace(reading.seen, radius=radius or 0)
+
+
+def _radius_by_gradients(module: nn.Module, images: Tensor, stride: float) -> float | None:
+    """How many pixels around its own place an output in the middle depends on; None without a gradient.
+
+    A few outputs beside each other are asked, since a rectifier may be shut or a maximum be elsewhere for one.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        source = images.detach().clone().requires_grad_()
+        try:
+            output = call(module, source)
+        except RejectedError:  # it has run without gradients, so that is all it minds
+            return None
+        if not output.requires_grad:
+            return None
+        weights = torch.zeros_like(output)
+        places = [_middle(side) for side in output.shape[-2:]]
+        asked = weights[..., places[0], places[1]]
+        asked += torch.arange(asked.numel(), device=asked.device).cos().reshape(asked.shape)  # a softmax sums to 1
+        try:
+            (slopes,) = torch.autograd.grad(output, source, weights)
+        except RuntimeError:  # torch's own: a step has no derivative, or worked in place on what that needs
+            return None
+    reach = slopes.abs().amax(dim=(0, 1))
+    used = reach > _SLOPE * torch.finfo(like_module(module, images).dtype).eps * reach.max()
+    return max(_beyond(used.any(dim=1 - axis), places[axis], stride) for axis in (0, 1))
+
+
+def _middle(side: int) -> slice:
+    """Up to five pixels in the middle of so many."""
+    half = min(2, (side - 1) // 2)
+    return slice(side // 2 - half, side // 2 + half + 1)
+
+
+def _beyond(used: Tensor, asked: slice, stride: float) -> float:
+    """Pixels used before the place of the first output asked or after that of the last, along one axis."""
+    found = used.nonzero().flatten().tolist()
+    first, last = ((place + 0.5) * stride - 0.5 for place in (asked.start, asked.stop - 1))
+    return max(0.0, first - found[0], found[-1] - last) if found else 0.0
+
+
+def spoiled_along(path: Path | None, spoiled: int | None) -> int:
+    """Scale channels at the large end that interscale layers fill with zeros: given, or counted along a path."""
+    if spoiled is not None:
+        return whole("spoiled", spoiled, 0)
+    if path is None or path.hidden:
+        raise UsageError(
+            "the scale channels that interscale layers spoil cannot be counted: the module runs "
+            f"{_listed(path.hidden if path else LOST)}; {_CALL_LAYERS}, or give `spoiled=` (0 if no layer mixes "
+            "scales) and `crop=`"
+        )
+    return path.spoiled
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor) -> int:
+    """Pixels of the output to leave out at each border."""
+    if crop == "auto":
+        return automatic_crop(seen, factor, quarter_side(output))
+    pixels = whole("crop", crop, 0)
+    side = min(output.shape[-2:])
+    require(
+        2 * pixels < side,
+        "crop",
+        crop,
+        f"less than half of the output's side ({side})",
+        f"use at most {(side - 1) // 2}",
+    )
+    return pixels
+
+
+def automatic_crop(seen: Receptive, factor: float, most: int) -> int:
+    """Output pixels within reach of the border, and three input pixels for the resampler, but at most so many."""
+    return min(math.ceil((seen.radius * factor + 3) / seen.stride), most)
+
+
+def quarter_side(output: Tensor) -> int:
+    """A quarter of the smaller side."""
+    return int(min(output.shape[-2:]) // 4)
