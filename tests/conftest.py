@@ -1,8 +1,9 @@
-"""Hypothesis profiles, the seed of every test, the devices that tensor tests run on, and where real data lie."""
+"""Hypothesis profiles, the seed and the time of tests, the devices of tensor tests, and where real data lie."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,30 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 #: Where real data lie, under another name: all but the tests that ask for them run as on a machine without. The
 #: processes that xdist starts inherit the name.
 REAL_DATA = os.environ.setdefault("SESN_REAL_DATA", os.environ.pop("SESN_DATA", ""))
+
+
+STARTED = time.monotonic()
+MEASURED = pytest.StashKey[float]()
+#: The quick tests may take so many minutes: more than twice as many as on two slow cores.
+MINUTES = float(os.environ.get("SESN_TEST_MINUTES", "20"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The quick tests fail if they took too long; the process that starts xdist's workers judges for all of them."""
+    session.config.stash[MEASURED] = minutes = (time.monotonic() - STARTED) / 60
+    quick = session.config.option.markexpr == "not slow" and not hasattr(session.config, "workerinput")
+    if quick and minutes > MINUTES and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how long the quick tests took, and how long they may."""
+    if config.option.markexpr == "not slow":
+        minutes = config.stash[MEASURED]
+        verdict = (
+            "" if minutes <= MINUTES else "; mark the slowest as `slow`, or set SESN_TEST_MINUTES on a slow machine"
+        )
+        terminalreporter.line(f"The quick tests took {minutes:.1f} minutes of at most {MINUTES:g}{verdict}")
 
 
 def pytest_runtest_setup() -> None:

@@ -33,9 +33,11 @@ def methods(
     rounds: Rounds = 5,
     threads: Threads = 2,
     device: Device = "cpu",
-    only: Annotated[str, typer.Option(help="Run the methods whose key contains this, beside cnn.")] = "",
+    only: Annotated[str, typer.Option(help="Run the methods whose key contains this, beside the plain network.")] = "",
     batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 128,
-    methods: Annotated[str, typer.Option(metavar="KEY,FILE.py:NAME", help="Run these methods, beside cnn.")] = "",
+    methods: Annotated[
+        str, typer.Option(metavar="KEY,FILE.py:NAME", help="Run these methods, beside the plain one.")
+    ] = "",
 ) -> None:
     """Compare the training steps of all methods on MNIST-scale with their nominal work and the paper's times."""
     from harness.bench.methods import run_methods

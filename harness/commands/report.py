@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.commands.experiments import Methods
 from sesn.tools.consoles import consoles
 from sesn.tools.options import Force
 
@@ -30,9 +32,7 @@ def report(
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
     causes: Annotated[Path, typer.Option(help="The JSON of `sesn causes`.")] = CAUSES,
     force: Force = False,
-    methods: Annotated[
-        list[str] | None, typer.Option("--methods", metavar="FILE.py:NAME,...", help="Show methods of your own, too.")
-    ] = None,
+    methods: Methods = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
@@ -40,12 +40,14 @@ def report(
     Exit status: 0 all is well, 2 bad usage.
     """
     with consoles(quiet) as (console, _):
+        from sesn._checks import require
         from sesn.methods import discover, method
 
         discover()
-        for name in filter(None, ",".join(methods or ()).split(",")):
-            method(name.strip())
-        render(out, rows, console, only, causes, force=force)
+        asked = ",".join(methods or ())
+        keys = tuple(method(name.strip()).key for name in asked.split(",") if name.strip())
+        require(bool(keys) or not methods, "methods", asked, "keys of methods", "leave it out for all")
+        render(out, rows, console, only, causes, keys, force=force)
 
 
 def render(
@@ -54,10 +56,11 @@ def render(
     console: Console,
     only: str | None = None,
     causes: Path = CAUSES,
+    methods: tuple[str, ...] = (),
     *,
     force: bool = False,
 ) -> None:
-    """Write the report on some rows, and say what was odd."""
+    """Write the report on some rows, of some methods or of all, and say what was odd."""
     from harness.report.artefacts import artefact
     from harness.report.page import remove_outdated, report_files, write_files
 
@@ -67,7 +70,7 @@ def render(
     if only is not None:
         artefact(only)
     ours = check_folder(out, only, force=force)
-    found = material(rows, causes)
+    found = replace(material(rows, causes), methods=methods)
     _check_rows(found, rows, out)
     for note in found.notes:
         say(f"note: {note}", "yellow")

@@ -139,11 +139,12 @@ def stl10_table(frame: Any) -> Table:
 def reduced_table(frame: Any) -> Table:
     """The reduced network against the paper's full one: how far each method lies from the plain network."""
     plain = where(frame, method=PLAIN["stl10"])
+    missing = f"the plain network {'was not run' if len(plain) else 'is not shown'}"
     lines = []
     for cell in frame.to_dict("records"):
         paper, here, _ = _triple(cell, frame)
         gaps = [
-            numeric(cell[name] - first(plain, name), "{:+.2f}", cell[why] or "the plain network was not run")
+            numeric(cell[name] - first(plain, name), "{:+.2f}", cell[why] or missing)
             for name, why in (("paper", "paper_reason"), ("here", "reason"))
         ]
         lines.append((TableEntry(METHODS[cell["method"]].label_on("stl10")), paper, here, *gaps))

@@ -39,6 +39,7 @@ class Material:
         figures: those that another command draws, by the artefact's id.
         notes: what was odd about the rows when they were read.
         documents: where rows are that are not in the store, by experiment.
+        methods: the keys of those that are shown; none: all.
     """
 
     rows: Any
@@ -48,6 +49,7 @@ class Material:
     figures: Mapping[str, Drawing] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     documents: Mapping[str, Path] = field(default_factory=dict)
+    methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,17 @@ class Rendered:
 
 
 def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered], list[str]]:
-    """Every artefact, or one, and notes on rows that no artefact can show."""
+    """Every artefact, or one, and notes on rows that no artefact can show.
+
+    Where some methods are named, the artefacts that have nothing on them are left out.
+    """
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
     rows, notes = cleaned(material.rows)
-    every = [_render(one, _selections(material, rows, one), material.figures) for one in chosen]
-    return every, [*material.notes, *notes]
+    if material.methods:
+        rows = rows[rows["method"].isin(["", *material.methods])]
+    every = [_render(one, _selections(material, rows, one), material) for one in chosen]
+    shown = [one for one in every if not (material.methods and one.empty)]
+    return shown, [*material.notes, *notes]
 
 
 def _selections(material: Material, rows: Any, one: Artefact) -> Selections:
@@ -89,7 +97,7 @@ def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, .
     return select(rows, material.paper, key, material.versions.get(key), budgets)
 
 
-def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing]) -> Rendered:
+def _render(one: Artefact, selections: Selections, material: Material) -> Rendered:
     """With all that is shown of it."""
     own = [selections[key] for key in one.experiments]
     there = [chosen for chosen in own if not chosen.empty]
@@ -97,13 +105,16 @@ def _render(one: Artefact, selections: Selections, figures: Mapping[str, Drawing
     run = one.run_with({chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in there})
     again = " && ".join(filter(None, (run, f"sesn report --only {one.id}")))
     frame = one.frame(selections)
+    if material.methods and "method" in frame:
+        frame = frame[frame["method"].isin(material.methods)]
+        again += f" --methods {','.join(HOMES.get(key, key) for key in material.methods)}"
     if (own and not there) or not len(frame):
         missing = Statement("missing", f"{one.title}: nothing has been measured; run {one.run}")
         return Rendered(one, frame, (one.caption,), notes, (missing,), again)
     captions = (one.caption, *map(_context, there), *one.extra(frame))
     statements = tuple(_with_budget(statement, own) for statement in one.says(frame))
     table = one.table(frame) if one.table else None
-    drawing = one.draw(frame) if one.draw else figures.get(one.id)
+    drawing = one.draw(frame) if one.draw else material.figures.get(one.id)
     return Rendered(one, frame, captions, notes, statements, again, drawing, table)
 
 
