@@ -1,4 +1,4 @@
-"""Cell (one thing to do), Measurement (what it saw) and Result (both, with provenance): all that crosses stages.
+"""Cell (one thing to do), Planned (on its way to be done), Measurement (what it saw) and Result (what became of it).
 
 A loaded frame is tidy, one number a row. Its columns are CORE, and one column for each setting of a cell and for each
 coordinate of a measurement (`at`), named like them.
@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from sesn.errors import UsageError
 
@@ -21,8 +21,8 @@ BUDGETS: tuple[Budget, ...] = get_args(Budget)
 Status = Literal["ok", "failed", "skipped"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 SOURCES = ("measured", "paper")
-#: The setting that holds the digest of a method from outside.
-SOURCE = "method_source"
+#: The settings that hold the digest of the file of a method or an experiment from outside.
+SOURCE, EXPERIMENT_SOURCE = DIGESTS = ("method_source", "experiment_source")
 
 #: The columns of every frame of rows, in order.
 CORE = (
@@ -72,7 +72,7 @@ class Cell:
     """One thing to do. Everything that decides its result is in here, and its id is a hash of all of it.
 
     Attributes:
-        experiment: its key in harness.plan.
+        experiment: its key in harness.experiments.
         version: the experiment's; a higher one retires old rows.
         budget: smoke, lite or paper.
         method: a key of METHODS, or "" where the experiment is about no method or about many at once.
@@ -122,6 +122,34 @@ class Cell:
         shown = [self.method] if self.method else []
         shown += [f"{name}={value}" for name, value in self.settings.items()]
         return f"{self.experiment}: {', '.join([*shown, f'seed={self.seed}'])}"
+
+
+State = Literal["remaining", "skipped", "failed", "done"]
+
+
+class Planned(NamedTuple):
+    """A cell on its way from the plan to a worker.
+
+    Attributes:
+        cell: what is to be done.
+        work: compares cells of one experiment: seconds are estimated from finished cells in proportion to it.
+        runner: "module:function" that carries it out, or FILE.py:NAME of an experiment from outside.
+        alone: whether nothing may run beside it.
+        state: how it stands; a failed cell is run again.
+        reason: why it is left out, or why it failed.
+    """
+
+    cell: Cell
+    work: float = 1.0
+    runner: str = ""
+    alone: bool = False
+    state: State = "remaining"
+    reason: str = ""
+
+    @property
+    def to_do(self) -> bool:
+        """Whether a run would carry it out."""
+        return self.state in ("failed", "remaining")
 
 
 @dataclass(frozen=True)

@@ -26,18 +26,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     TOOLS,
     (
         "harness",
-        "harness.memory",
+        "harness.experiment",
         "harness.records",
-        "harness.request",
-        "harness.steps",
         "harness.stopwatch",
     ),
     (
         "harness.bench",
         "harness.check",
         "harness.data",
+        "harness.experiments",
         "harness.paper",
-        "harness.plan",
         "harness.report",
         "harness.run",
         "harness.store",
@@ -46,8 +44,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])
-#: Running reads datasets. No other stage imports a stage.
-STAGE_IMPORTS = frozenset({("harness.run", "harness.data")})
+#: Running and experiments read datasets, and experiments train. No other stage imports a stage.
+STAGE_IMPORTS = frozenset(
+    {("harness.run", "harness.data"), ("harness.experiments", "harness.data"), ("harness.experiments", "harness.run")}
+)
 
 #: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
 ASSEMBLING = frozenset(
@@ -55,7 +55,7 @@ ASSEMBLING = frozenset(
     | {"receptive_field", "receptive_field_of", "spoiled_along", "read", "_cut", "_sums", "_ratio"}
 )
 #: Who may rescale all the same, which is not measuring: one makes images, the other says how an output moves.
-MAY_RESCALE = frozenset({"sesn.tools.images", "harness.run.properties"})
+MAY_RESCALE = frozenset({"sesn.tools.images", "harness.experiments.properties"})
 
 #: What `pip install sesn` brings. Everything else (pandas, ray) belongs to the harness, but for what the tools need.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})

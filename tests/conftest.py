@@ -88,13 +88,11 @@ def selftest(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The experiment of trivial cells, known in this process."""
     import engine_sample
 
-    from harness.plan import EXPERIMENTS
-    from harness.run.runners import RUNNERS
+    from harness.experiments import EXPERIMENTS
 
     # So that they are taken out again afterwards.
-    for table in (EXPERIMENTS, RUNNERS):
-        for key in ("selftest", "alone"):
-            monkeypatch.setitem(table, key, None)  # type: ignore[arg-type]
+    for key in ("selftest", "alone"):
+        monkeypatch.setitem(EXPERIMENTS, key, None)  # type: ignore[arg-type]
     engine_sample.register()
     monkeypatch.delenv("SESN_DATA", raising=False)
     return monkeypatch

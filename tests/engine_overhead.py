@@ -14,8 +14,7 @@ from pathlib import Path
 import engine_sample
 
 from harness.commands.engines import Where
-from harness.records import Cell, Result
-from harness.run.engines.work import Task
+from harness.records import Cell, Planned, Result
 from harness.store.writing import Writer
 from sesn.tools.machine import machine_line
 
@@ -46,7 +45,9 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=2000)
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    tasks = [Task(Cell("selftest", 1, "smoke", "", {}, seed), engine_sample.RUNNER) for seed in range(given.cells)]
+    tasks = [
+        Planned(Cell("selftest", 1, "smoke", "", {}, seed), runner=engine_sample.RUNNER) for seed in range(given.cells)
+    ]
     with tempfile.TemporaryDirectory() as folder, Writer(Path(folder)) as writer:
         timing, begun = Timing(writer), time.perf_counter()
         Where(given.engine, given.jobs, "cpu", 1, scratch=Path(folder) / ".checkpoints").build().run(tasks, timing)

@@ -14,13 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.plan import EXPERIMENTS, Draft, Experiment
+from harness.experiment import CellSettings, Context, Draft, Experiment, Request, Skip
+from harness.experiments import EXPERIMENTS
 from harness.records import Cell, Measurement
-from harness.request import Request
-from harness.run.context import Context, Skip
-from harness.run.runners import RUNNERS
 
 RUNNER = "engine_sample:cell"
 
@@ -137,18 +136,40 @@ ACTIONS: dict[str, Callable[[Cell, Context], None]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Told(CellSettings):
+    do: str | None = None
+    duration: float | None = None
+    steps: int | None = None
+    number: int | None = None
+
+
 def _drafts(_request: Request) -> Iterator[Draft]:
     for seed, settings in enumerate(json.loads(os.environ.get("SELFTEST", "[]"))):
-        yield Draft(
-            "", {key: value for key, value in settings.items() if key != "plan"}, seed, skip=settings.get("plan", "")
-        )
+        reason = settings.pop("plan", "")
+        yield "", Told(**settings), seed, reason
+
+
+SELFTEST = Experiment(
+    key="selftest",
+    title="Cells that do as they are told.",
+    version=1,
+    settings=Told,
+    cells=_drafts,
+    run=cell,
+    work=lambda _: 1.0,
+    axes=(),
+    sizes=(),
+    seed="",
+    timed_by="",
+    alone=False,
+)
 
 
 def register() -> None:
     """Make the experiment known."""
-    EXPERIMENTS["selftest"] = Experiment("selftest", "Cells that do as they are told.", 1, _drafts)
-    EXPERIMENTS["alone"] = Experiment("alone", "The same, each alone.", 1, _drafts, alone=True)
-    RUNNERS["selftest"] = RUNNERS["alone"] = RUNNER
+    EXPERIMENTS["selftest"] = SELFTEST
+    EXPERIMENTS["alone"] = replace(SELFTEST, key="alone", title="The same, each alone.", alone=True)
 
 
 if __name__ == "__main__":
@@ -156,5 +177,8 @@ if __name__ == "__main__":
 
     # Tests that run in the background of a shell have Ctrl-C switched off, and hand that on.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    register()
+    # By its name, under which workers find it.
+    import engine_sample
+
+    engine_sample.register()
     main()

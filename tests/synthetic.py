@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.records import Cell, Measurement, Result
 from harness.store.frame import frame_of
-from harness.store.lines import Entry, Values, encode
+from harness.store.lines import StoredCell, Values, encode
 from sesn.methods import METHODS, methods_on
 
 PROVENANCE = {"code": "abc", "machine": "Synthetic CPU", "torch": "0.0", "device": "cpu", "threads": 2}
@@ -43,11 +43,11 @@ def frame(found: Iterable[Result]) -> Any:
     return frame_of([_entry(result) for result in found])
 
 
-def _entry(result: Result) -> Entry:
+def _entry(result: Result) -> StoredCell:
     facts = {"source": "measured", "status": result.status, "reason": result.reason, **result.provenance}
     facts |= {"started": result.started, "seconds": result.seconds}
     values = [Values(seen.metric, seen.at, list(seen.values)) for seen in result.measurements]
-    return Entry(result.cell, facts, values)
+    return StoredCell(result.cell, facts, values)
 
 
 def store(folder: Path, found: Iterable[Result]) -> Path:

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from harness.bench.__main__ import arguments
-from harness.bench.layers import CASES, TARGETS, Case, run_tables
-from harness.bench.methods import RESOLUTIONS, Result, measure_methods, paper_seconds
+from harness.bench.layers import CASES, TARGETS, LayerCase, run_tables
+from harness.bench.methods import RESOLUTIONS, MethodTimes, measure_methods, paper_seconds
 from sesn import ScaleGrid, basis_b
 from sesn.methods import METHODS, methods_on
 
-RESULT = Result(METHODS["sesn-vector"], 28, [30.0, 50.0, 40.0], [10.0, 10.0, 20.0], 800, 100, 0, 7.6, 3.8)
+RESULT = MethodTimes(METHODS["sesn-vector"], 28, [30.0, 50.0, 40.0], [10.0, 10.0, 20.0], 800, 100, 0, 7.6, 3.8)
 
 
 def test_ratios_are_medians_of_the_ratios_within_rounds() -> None:
@@ -56,7 +56,7 @@ def test_methods_are_measured_beside_the_cnn() -> None:
 def test_the_layer_tables_have_every_algorithm(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = Case("MNIST", "conv", 1, 2, 2, 9, basis_b(ScaleGrid([1.7]), 7, 7))
+    small = LayerCase("MNIST", "conv", 1, 2, 2, 9, basis_b(ScaleGrid([1.7]), 7, 7))
     monkeypatch.setattr("harness.bench.layers.CASES", (small,))
     monkeypatch.setenv("COLUMNS", "160")
     threads = torch.get_num_threads()

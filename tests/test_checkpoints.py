@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.run.context import Context
+from harness.experiment import Context
 from harness.run.training import checkpoints, trainer
 from harness.run.training.cells import train
 from harness.run.training.checkpoints import Checkpoint, Snapshot

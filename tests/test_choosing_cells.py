@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from test_run_command import cells, invoke
 
-from harness.plan import plan
+from harness.experiment import Request
+from harness.experiments import plan
 from harness.records import Measurement, Result
-from harness.request import Request
 from harness.store.running import Doing
 from harness.store.writing import Writer
 from sesn.tools.machine import provenance

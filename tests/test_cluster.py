@@ -17,8 +17,8 @@ import pytest
 from test_engine import ENDINGS, Recorder, run, task
 from test_run_command import cells, comparable
 
+from harness.experiment import Context
 from harness.run.engines.cluster import Cluster, check_loopback
-from harness.run.engines.work import Place
 from harness.store.frame import load
 
 # Not imported: what Ray listens on is decided when it is.
@@ -58,7 +58,7 @@ def test_every_ending_is_a_result_and_all_cells_are_heard_of(tmp_path: Path) -> 
     recorder = Recorder()
     tasks = [task(seed, do=do, duration=2, steps=4) for seed, do in enumerate(ENDINGS) if do != "start a child and die"]
     tasks.append(task(99, alone=True))
-    Cluster(Place(scratch=tmp_path), jobs=2, threads=1).run(tasks, recorder)
+    Cluster(Context(scratch=tmp_path), jobs=2, threads=1).run(tasks, recorder)
     assert len(recorder.results) == len(tasks)
     by_action = {str(one.cell.settings.get("do", "alone")): one for one in recorder.results}
     assert by_action.pop("alone").cell.experiment == recorder.results[0].cell.experiment == "alone"
@@ -136,7 +136,7 @@ def nodes(*resources: dict[str, float]) -> SimpleNamespace:
 
 
 def test_cells_take_a_gpu_each_and_its_share_of_the_cores() -> None:
-    cluster = Cluster(Place())
+    cluster = Cluster(Context())
     machine = cluster._machine(nodes({"CPU": 0.0}, {"CPU": 64.0}, {"CPU": 32.0, "GPU": 4.0}))
     assert machine == {"CPU": 32.0, "GPU": 4.0}
     assert cluster._place(machine, 8).device == "cuda"
@@ -144,23 +144,23 @@ def test_cells_take_a_gpu_each_and_its_share_of_the_cores() -> None:
 
 def test_without_gpus_the_smallest_machine_decides() -> None:
     for device in ("auto", "cpu"):
-        cluster = Cluster(Place(), device)
+        cluster = Cluster(Context(), device)
         machine = cluster._machine(nodes({"CPU": 64.0}, {"CPU": 8.0}))
         assert machine["CPU"] == 8.0
         assert cluster._place(machine, 8).device == "cpu"
 
 
 def test_gpus_are_left_alone_if_the_processor_was_asked_for() -> None:
-    cluster = Cluster(Place(), "cpu")
+    cluster = Cluster(Context(), "cpu")
     assert cluster._place(cluster._machine(nodes({"CPU": 8.0, "GPU": 1.0})), 8).device == "cpu"
 
 
 def test_what_the_cluster_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match="it has no GPU; use cpu"):
-        Cluster(Place(), "cuda")._machine(nodes({"CPU": 8.0}))
+        Cluster(Context(), "cuda")._machine(nodes({"CPU": 8.0}))
     with pytest.raises(ValueError, match="at least one free processor core"):
-        Cluster(Place())._machine(nodes({"CPU": 0.0}))
+        Cluster(Context())._machine(nodes({"CPU": 0.0}))
     with pytest.raises(
         ValueError, match=r"`threads` \(=9\) must be at most 8, the cores of the cluster's smallest machine"
     ):
-        Cluster(Place())._place({"CPU": 8.0}, 9)
+        Cluster(Context())._place({"CPU": 8.0}, 9)

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.plan import plan
+from harness.experiment import Request
+from harness.experiments import plan
 from harness.records import Cell, Result
-from harness.request import Request
 from harness.run.engines.display import Bars, Lines, short_names
 
 CELLS = [Cell("selftest", 1, "smoke", "", {"do": "[bold]"}, seed) for seed in range(2)]

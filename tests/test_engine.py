@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 import torch
 
-from harness.records import Cell, Measurement, Result
-from harness.run.context import Context
+from harness.experiment import Context
+from harness.records import Cell, Measurement, Planned, Result
 from harness.run.engines import devices as devices_module
 from harness.run.engines.devices import cores, devices, for_workers
 from harness.run.engines.local import FALSE_STARTS, Local
-from harness.run.engines.work import LONGEST_REASON, Place, Task, Throttled, carry_out
+from harness.run.engines.work import LONGEST_REASON, Throttled, carry_out
 
 
-def task(seed: int, *, alone: bool = False, **settings: str | float) -> Task:
+def task(seed: int, *, alone: bool = False, **settings: str | float) -> Planned:
     cell = Cell("alone" if alone else "selftest", 1, "smoke", "", settings, seed)
-    return Task(cell, engine_sample.RUNNER, alone)
+    return Planned(cell, runner=engine_sample.RUNNER, alone=alone)
 
 
 @dataclass
@@ -68,9 +68,9 @@ def all_gone(folder: Path, patience: float = 20.0) -> bool:
     return all(map(is_gone, pids))
 
 
-def run(tasks: Sequence[Task], folder: Path, *, jobs: int = 1, threads: int | None = None) -> Recorder:
+def run(tasks: Sequence[Planned], folder: Path, *, jobs: int = 1, threads: int | None = None) -> Recorder:
     recorder = Recorder()
-    Local(Place(scratch=folder), ["cpu"] * jobs, threads, folder).run(tasks, recorder)
+    Local(Context(scratch=folder), ["cpu"] * jobs, threads, folder).run(tasks, recorder)
     return recorder
 
 
@@ -206,7 +206,7 @@ def test_an_error_of_the_listener_stops_the_run_and_its_workers(
     (tmp_path / "pids").mkdir()
     monkeypatch.setenv("SELFTEST_PIDS", str(tmp_path / "pids"))
     with pytest.raises(OSError, match="the disk is full"):
-        Local(Place(), ["cpu"], 1, tmp_path).run([task(0), task(1)], Refusing())
+        Local(Context(), ["cpu"], 1, tmp_path).run([task(0), task(1)], Refusing())
     assert all_gone(tmp_path / "pids")
 
 
@@ -225,7 +225,9 @@ def odd_runner(cell: Cell, context: Context) -> list[Measurement]:
 
 
 def odd(seed: int) -> Result:
-    return carry_out(Task(Cell("x", 1, "smoke", "", {}, seed), "test_engine:odd_runner"), Place(), lambda *_: None)
+    return carry_out(
+        Planned(Cell("x", 1, "smoke", "", {}, seed), runner="test_engine:odd_runner"), Context(), lambda *_: None
+    )
 
 
 def test_numbers_of_numpy_and_torch_become_plain() -> None:
@@ -246,7 +248,7 @@ def test_what_cannot_be_stored_is_a_failed_cell(seed: int, word: str, capsys: py
 
 
 def test_a_runner_that_is_not_there_is_a_failed_cell(capsys: pytest.CaptureFixture[str]) -> None:
-    result = carry_out(Task(CELL, "harness.run.nowhere:nothing"), Place(), lambda *_: None)
+    result = carry_out(Planned(CELL, runner="harness.run.nowhere:nothing"), Context(), lambda *_: None)
     assert result.reason == "ModuleNotFoundError: No module named 'harness.run.nowhere'"
     assert capsys.readouterr().err
 

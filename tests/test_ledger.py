@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from harness.commands.ledger import Estimates, Ledger, Total, estimates, standing
-from harness.plan import Planned, plan
-from harness.records import Cell
-from harness.request import Request
+from harness.experiment import Request
+from harness.experiments import plan
+from harness.records import Cell, Planned
 from harness.run.engines.display import spoken
-from harness.store.lines import Entry, Values
+from harness.store.lines import StoredCell, Values
 
 
 def planned(method: str, work: float, **settings: int) -> Planned:
-    return Planned(Cell("mnist-scale", 1, "lite", method, settings), work)
+    return Planned(Cell("stl10" if "depth" in settings else "mnist-scale", 1, "lite", method, settings), work)
 
 
 def test_estimates_are_in_proportion_to_work_by_method_and_size() -> None:
@@ -60,12 +60,12 @@ def test_two_threads_take_half_the_time_of_one_and_on_a_gpu_threads_do_not_count
     assert known.seconds(planned("cnn", 1.0)) == 8.0
 
 
-def timed() -> Entry:
+def timed() -> StoredCell:
     """Two methods in one cell, on two threads: 10,000 images in 30 and in 90 seconds."""
     cell = Cell("epoch-time", 1, "lite", "", {**plan(Request("lite"), ["epoch-time"])[0].cell.settings})
     lines = [Values("epoch_time", {"method": key}, [seconds]) for key, seconds in (("cnn", 30.0), ("dss-vector", 90.0))]
     facts = {"status": "ok", "machine": "here", "device": "cpu", "threads": 2, "seconds": 500.0}
-    return Entry(cell, facts, lines)
+    return StoredCell(cell, facts, lines)
 
 
 def test_measured_epoch_times_predict_training_until_a_cell_of_its_kind_has_finished() -> None:
@@ -82,10 +82,10 @@ def test_measured_epoch_times_predict_training_until_a_cell_of_its_kind_has_fini
 def test_cells_on_other_data_and_of_other_budgets_teach_how_long_a_cell_takes() -> None:
     stored, wanted = (plan(Request("lite", digits=name), ["mnist-scale"])[0] for name in ("mnist", "embedded"))
     facts = {"status": "ok", "machine": "here", "device": "cpu", "threads": 1, "seconds": 60.0}
-    known = estimates({stored.cell.id: Entry(stored.cell, facts, [])}, "here", "cpu")
+    known = estimates({stored.cell.id: StoredCell(stored.cell, facts, [])}, "here", "cpu")
     assert known.seconds(wanted) == pytest.approx(60.0 * wanted.work / stored.work)
     retired = Cell.from_dict({**stored.cell.as_dict(), "version": 0})
-    assert estimates({retired.id: Entry(retired, facts, [])}, "here", "cpu").seconds(wanted) is None
+    assert estimates({retired.id: StoredCell(retired, facts, [])}, "here", "cpu").seconds(wanted) is None
 
 
 def test_by_worth_one_realisation_of_all_comes_before_the_second_of_any_and_cheap_before_dear() -> None:
@@ -94,7 +94,7 @@ def test_by_worth_one_realisation_of_all_comes_before_the_second_of_any_and_chea
     cells = plan(Request("paper", methods=tuple(seconds)), ["mnist-scale"])
     for one in cells:
         known.learn(one, seconds[one.cell.method] * one.work, "here", "cpu")
-    ordered = [one.planned.cell for one in Ledger([standing(one, {}) for one in cells], known).by_worth().standings]
+    ordered = [one.cell for one in Ledger([standing(one, {}) for one in cells], known).by_worth().standings]
     assert sorted(cell.id for cell in ordered) == sorted(one.cell.id for one in cells)
     assert [cell.seed for cell in ordered] == sorted(cell.seed for cell in ordered)
     first = [(cell.settings["resolution"], cell.settings["augmented"], cell.method) for cell in ordered[:12]]
@@ -104,7 +104,7 @@ def test_by_worth_one_realisation_of_all_comes_before_the_second_of_any_and_chea
 
 def test_the_time_left_is_shared_by_jobs_except_where_cells_run_alone() -> None:
     known = Estimates("here", "cpu")
-    alone = Planned(Cell("epoch-time", 1, "lite", ""), 1.0)
+    alone = Planned(Cell("epoch-time", 1, "lite", ""), 1.0, alone=True)
     for one in (planned("cnn", 1.0), alone):
         known.learn(one, 10.0, "here", "cpu")
     ledger = Ledger([standing(one, {}) for one in (planned("cnn", 1.0), planned("cnn", 2.0), alone)], known, jobs=2)

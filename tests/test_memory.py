@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from harness import memory
+from harness import stopwatch as memory
 
 #: Fills and frees 40 MB again and again, as a training step does; prints how many pages the system had to give.
 STEPS = """
 import resource, sys
 import numpy
-from harness.memory import keep_freed_memory
+from harness.stopwatch import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 for step in range(6):

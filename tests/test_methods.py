@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import sesn
-from harness.run.properties import TRANSLATION_MARGIN, drawn, translation_error
+from harness.experiments.properties import TRANSLATION_MARGIN, drawn, translation_error
 from sesn.methods import METHODS, Method, Source, method, methods_on
 from sesn.methods.method import CHANNELS, HIDDEN_SCALES
 from sesn.networks import NETWORKS, RECIPES, unused_parameters

@@ -66,7 +66,7 @@ def test_splits_share_no_digit_and_have_every_class_alike() -> None:
     labels = digits().labels.numpy()
     found = split(labels, SIZES, 0)
     numbers = np.concatenate(list(found.values()))
-    assert len(np.unique(numbers)) == len(numbers) == SIZES.total
+    assert len(np.unique(numbers)) == len(numbers) == sum(SIZES)
     for name, chosen in found.items():
         assert np.bincount(labels[chosen]).tolist() == [getattr(SIZES, name) // 10] * 10
 
@@ -74,7 +74,7 @@ def test_splits_share_no_digit_and_have_every_class_alike() -> None:
 def test_sizes_are_the_papers_or_in_tenths() -> None:
     assert sizes_for(70_000) == sizes_for(62_000) == PAPER_SIZES == Sizes(10_000, 2_000, 50_000)
     assert sizes_for(5_000) == Sizes(1_500, 500, 3_000)
-    assert sizes_for(61_999).total <= 61_999
+    assert sum(sizes_for(61_999)) <= 61_999
 
 
 @pytest.mark.parametrize("sizes", [Sizes(60, 20, 200), Sizes(100, 5, 100), sizes_for(50)])
@@ -212,12 +212,11 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
 
 WRITER = """
 import sys, torch
-from pathlib import Path
 from harness.data import cache
 label, value = "shared", {"x": torch.arange(50_000)}
 for _ in range(100):
-    cache._write(Path(sys.argv[1]) / "shared.npz", label, value)
-    found = cache._read(Path(sys.argv[1]) / "shared.npz", label)
+    cache._write(Path(sys.argv[1]) / "shared.tensors", label, value)
+    found = cache._read(Path(sys.argv[1]) / "shared.tensors", label)
     assert found is not None and torch.equal(found["x"], value["x"])
 """
 
@@ -226,7 +225,7 @@ for _ in range(100):
 def test_two_processes_may_write_the_same_file_while_they_read_it(tmp_path: Path) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)]) for _ in range(2)]
     assert [process.wait(120) for process in processes] == [0, 0]
-    assert [path.name for path in tmp_path.iterdir()] == ["shared.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["shared.tensors"]
 
 
 def test_nothing_is_left_of_a_maker_that_fails(tmp_path: Path) -> None:

@@ -17,12 +17,11 @@ from typer.testing import CliRunner
 
 import sesn
 from harness.bench.methods import measure_methods
-from harness.plan import EXPERIMENTS, plan
+from harness.experiment import Context, Request
+from harness.experiments import EXPERIMENTS, plan
+from harness.experiments.properties import properties
 from harness.records import SOURCE
-from harness.request import Request
 from harness.run import imports
-from harness.run.context import Context
-from harness.run.properties import properties
 from harness.store.frame import load
 from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
 from sesn.networks import NETWORKS
@@ -31,7 +30,6 @@ from sesn.tools.app import app
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 TINY = """
 import torch
-from torch import nn
 import sesn
 
 def mnist(resolution, **_):
@@ -86,7 +84,16 @@ def test_its_colour_stays_apart_from_the_others(mine: Path) -> None:
         for other in methods_on(network):
             if other.key != "mine":
                 assert float((lab(colour) - lab(other.colour)).norm(dim=1).min()) > 20, other.key
-    assert len(set(SPARE_COLOURS)) == len(SPARE_COLOURS)
+
+
+def test_eight_spare_colours_stay_apart_from_the_methods_and_from_each_other() -> None:
+    """By more than 30 in CIELAB (2 can just be seen), and by more than 16 in every kind of colour vision."""
+    assert len(SPARE_COLOURS) >= 8
+    used = [row.colour for key, row in METHODS.items() if key not in HOMES]
+    for place, colour in enumerate(SPARE_COLOURS):
+        for other in (*used, *SPARE_COLOURS[:place]):
+            distances = (lab(colour) - lab(other)).norm(dim=1)
+            assert (float(distances[0]) > 30, float(distances.min()) > 16) == (True, True), (colour, other, distances)
 
 
 def test_a_changed_file_is_another_cell_and_the_others_keep_theirs(mine: Path) -> None:
@@ -100,9 +107,8 @@ def test_a_changed_file_is_another_cell_and_the_others_keep_theirs(mine: Path) -
     before = ids()
     mine.write_text(mine.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     after = ids()
-    assert before.keys() == after.keys() == {"", "cnn", "mine"}
+    assert before.keys() == after.keys() == {"cnn", "mine"}
     assert before["cnn"] == after["cnn"]
-    assert before[""] == after[""]
     assert not before["mine"] & after["mine"]
     assert not any(SOURCE in one.cell.settings for one in plan(Request(methods=("cnn",))))
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from harness.experiments import EXPERIMENTS
 from harness.paper import published
-from harness.plan import EXPERIMENTS
 from sesn import ScaleGrid, basis_a
 from sesn.methods import METHODS
 from sesn.methods.steerable import DESIGNS, RELEASED

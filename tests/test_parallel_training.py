@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from harness.experiment import Context
 from harness.records import Cell
-from harness.run.context import Context
 from harness.run.training.cells import train, train_in
-from harness.run.training.parallel import _follow
-from harness.run.training.schedules import Schedule
+from harness.run.training.job import Job, Schedule
+from harness.run.training.numerics import Numerics
+from harness.run.training.parallel import TOLD, _follow
 from harness.run.training.team import Team
-from harness.run.training.trainer import Job
 
+TWO = Numerics(ranks=2)
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
 
 
@@ -52,7 +54,8 @@ class HalfTeam(Team):
 def test_two_processes_train_as_one_that_takes_statistics_from_halves(network: str, recipe: str) -> None:
     """Without batch norm that is ordinary training. The last batch has 13 images, 7 and 6 for the two."""
     told: list[float] = []
-    two = train(tiny.job, tiny.cell(network, recipe, ranks=2), Context(on_progress=lambda part, _: told.append(part)))
+    telling = Context(on_progress=lambda part, _: told.append(part))
+    two = train(tiny.job, tiny.cell(network, recipe), telling, TWO)
     team = Team() if network == "plain" else HalfTeam()
     one = train_in(team, tiny.job, tiny.cell(network, recipe), Context())
     for metric in ("train_loss", "test_error") + (("validation_error",) if recipe == "adam" else ()):
@@ -71,26 +74,25 @@ def test_whole_batch_statistics_give_other_losses() -> None:
 
 @pytest.mark.slow
 def test_ranks_go_on_after_an_interruption_with_the_same_bits(tmp_path: Path) -> None:
-    cell = tiny.cell("full", ranks=2)
-    undisturbed = tiny.values(train(tiny.job, cell, Context()))
+    cell = tiny.cell("full")
+    undisturbed = tiny.values(train(tiny.job, cell, Context(), TWO))
 
     def stop(fraction: float, _doing: str) -> None:
         if fraction > 0.5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(tiny.job, cell, Context(scratch=tmp_path, on_progress=stop))
+        train(tiny.job, cell, Context(scratch=tmp_path, on_progress=stop), TWO)
     assert (tmp_path / "training.safetensors").exists()
     told: list[float] = []
-    again = train(tiny.job, cell, Context(scratch=tmp_path, on_progress=lambda part, _: told.append(part)))
+    again = train(tiny.job, cell, Context(scratch=tmp_path, on_progress=lambda part, _: told.append(part)), TWO)
     assert told[0] > 0.3
     assert tiny.values(again) == undisturbed
 
 
 def exploding(cell: Cell, root: Path | None) -> Job:
     job = tiny.job(cell, root)
-    job.recipe.__dict__["schedule"] = Schedule(1e30, 3, 0.1, ())
-    return job
+    return replace(job, schedule=Schedule(1e30, 3, 0.1, ()))
 
 
 def dying(cell: Cell, root: Path | None) -> Job:
@@ -100,21 +102,21 @@ def dying(cell: Cell, root: Path | None) -> Job:
 @pytest.mark.slow
 def test_why_the_ranks_failed_is_said() -> None:
     with pytest.raises(RuntimeError, match=r"FloatingPointError: the training loss is (nan|inf) at epoch 1, step"):
-        train(exploding, tiny.cell("plain", ranks=2), Context())
+        train(exploding, tiny.cell("plain"), Context(), TWO)
     with pytest.raises(RuntimeError, match=r"the 2 processes ended with code 1 and no result: (.|\n)*exitcode *: 3"):
-        train(dying, tiny.cell("plain", ranks=2), Context())
+        train(dying, tiny.cell("plain"), Context(), TWO)
 
 
 ENDLESS = """
 import os, pathlib, signal, sys
 import tiny_training as tiny
-from harness.run.context import Context
 from harness.run.training.cells import train
 
 def die(fraction, doing):
     os.kill(os.getpid(), signal.SIGKILL)
 
-train(tiny.job, tiny.cell(ranks=2, epochs=100_000), Context(scratch=pathlib.Path(sys.argv[1]), on_progress=die))
+context = Context(scratch=pathlib.Path(sys.argv[1]), on_progress=die)
+train(tiny.job, tiny.cell(epochs=100_000), context, Numerics(ranks=2))
 """
 
 
@@ -133,6 +135,6 @@ def test_ranks_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
 
 def test_what_is_no_progress_is_passed_over() -> None:
     told: list[tuple[float, str]] = []
-    lines = ["a library's banner\n", "7\n", "[]\n", '[0.5, "half"]\n', '["x"]\n']
+    lines = ["a library's banner\n", "7\n", '[0.4, "not ours"]\n', f'{TOLD}[0.5, "half"]\n', '["x"]\n']
     _follow(lines, lambda *said: told.append(said))  # type: ignore[arg-type]
     assert told == [(0.5, "half")]

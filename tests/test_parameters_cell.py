@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.plan import EXPERIMENTS, Planned
-from harness.records import Cell
-from harness.request import Request
-from harness.run.context import Context, Skip
-from harness.run.parameters import parameters
+from harness.experiment import Context, Request, Skip
+from harness.experiments import EXPERIMENTS
+from harness.experiments.parameters import parameters
+from harness.records import Cell, Planned
 from sesn.methods import METHODS
 from sesn.networks import parameter_count
 
@@ -28,10 +27,10 @@ def planned(method: str, network: str, recipe: str = "paper") -> Planned:
 
 def test_every_planned_cell_counts_or_says_why_not() -> None:
     for each in PLANNED:
-        if each.skip:
+        if each.reason:
             with pytest.raises(Skip) as skipped:
                 parameters(each.cell, Context())
-            assert str(skipped.value) == each.skip
+            assert str(skipped.value) == each.reason
         else:
             found = counts(each.cell)
             assert 0 < found["parameters_used"] <= found["parameters"]

@@ -14,20 +14,8 @@ from hypothesis import strategies as st
 from measures import ROUNDING, gaussian_blob
 from torch import Tensor, nn
 
-from harness.paper import FOLDER
-from harness.records import Cell, Measurement
-from harness.report.table_1 import (
-    FAMILIES as WORDS,
-)
-from harness.report.table_1 import (
-    QUESTIONS,
-    SMALL,
-    admissible,
-    caption,
-    property_frame,
-)
-from harness.run.context import Context
-from harness.run.properties import (
+from harness.experiment import Context
+from harness.experiments.properties import (
     FAMILIES,
     OCTAVE,
     SHIFTS,
@@ -39,6 +27,18 @@ from harness.run.properties import (
     one_scale_each,
     own_factor,
     properties,
+)
+from harness.paper import FOLDER
+from harness.records import Cell, Measurement
+from harness.report.table_1 import (
+    FAMILIES as WORDS,
+)
+from harness.report.table_1 import (
+    QUESTIONS,
+    SMALL,
+    admissible,
+    caption,
+    property_frame,
 )
 from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.meter.compare import middle

@@ -20,7 +20,7 @@ import pytest
 from test_engine import all_gone
 from typer.testing import CliRunner
 
-from harness.plan import EXPERIMENTS
+from harness.experiments import EXPERIMENTS
 from harness.records import Cell, Measurement, Result
 from harness.store.frame import load
 from harness.store.parsing import read

@@ -11,8 +11,7 @@ import torch
 from harness.data import stl10 as module
 from harness.data.sources import photograph_source, status, stl10_available, stl10_counts
 from harness.data.stl10 import stl10_labelled
-from harness.records import Cell
-from harness.run.training.tasks import stl10_task
+from harness.experiments.training import STL10Settings, stl10_data
 from sesn.tools.photographs import photographs
 
 
@@ -63,31 +62,31 @@ def test_a_file_of_the_official_size_must_have_the_official_content(
     assert len(stl10_labelled("train", tmp_path)) == 4
 
 
-def cell(train: int, test: int, resolution: int = 96) -> Cell:
-    settings = {"data": "stl10", "train_images": train, "test_images": test, "resolution": resolution}
-    return Cell("stl10", 1, "smoke", "wrn", settings)
+def settings(train: int, test: int, resolution: int = 96) -> STL10Settings:
+    counts = {"train_images": train, "test_images": test, "resolution": resolution}
+    return STL10Settings(data="stl10", recipe="paper", epochs=1, batch=4, rate=0.1, depth=10, width=1, **counts)
 
 
 def test_training_reads_as_many_images_as_its_cell_says(tmp_path: Path) -> None:
-    task = stl10_task(cell(4, 2), stored(tmp_path))
+    task = stl10_data(settings(4, 2), stored(tmp_path))
     assert (task.train.name, task.test.name) == ("STL-10 train, 4 of 5000 images", "STL-10 test, 2 of 8000 images")
     with pytest.raises(ValueError, match=r"`count` \(=8000\) must be between 1 and 3"):
-        stl10_task(cell(4, 8000), tmp_path)
+        stl10_data(settings(4, 8000), tmp_path)
 
 
 def test_a_smaller_picture_is_the_mean_of_squares(tmp_path: Path) -> None:
-    task = stl10_task(cell(4, 2, 48), stored(tmp_path))
+    task = stl10_data(settings(4, 2, 48), stored(tmp_path))
     squares = images(3)[:2].astype(float).reshape(2, 3, 48, 2, 48, 2).mean(axis=(3, 5))
     assert np.abs(task.test.images.numpy() - squares).max() <= 0.5
     assert task.test.name == "STL-10 test, 2 of 8000 images, averaged to 48 pixels"
     with pytest.raises(ValueError, match=r"`side` \(=50\) must divide 96"):
-        stl10_task(cell(4, 2, 50), tmp_path)
+        stl10_data(settings(4, 2, 50), tmp_path)
 
 
 def test_nothing_is_trained_on_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.OFFICIAL, "test", 3)
     with pytest.raises(ValueError, match=r"test_X\.bin has the MD5"):
-        stl10_task(cell(4, 2), stored(tmp_path))
+        stl10_data(settings(4, 2), stored(tmp_path))
 
 
 def test_a_label_that_is_none_is_named(tmp_path: Path) -> None:

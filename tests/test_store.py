@@ -28,7 +28,6 @@ from harness.store.reading import finished, size, stored
 from harness.store.writing import Writer
 
 FACTS = {"code": "1", "machine": "a machine", "torch": "2", "device": "cpu", "threads": 2}
-OLD = Path(__file__).parent / "samples" / "rows-format-0.jsonl"
 
 
 def result(seed: int, *, status: str = "ok", reason: str = "", values: tuple[float, ...] = (0.5, 1.5)) -> Result:
@@ -205,7 +204,7 @@ CORRUPT = {
     "a column's name": (b'{"cell":"x","metric":"delta","at":{"value":2},"values":[1]}\n', "names of columns: value"),
     "another format": (
         UNSEALED[0].replace(b'"format":1', b'"format":"1"'),
-        "must be one of 0, 1, 2",
+        "must be one of 1, 2",
     ),
     "no digest": (UNSEALED[0].replace(b'"format":1', b'"format":2'), "lacks 'lines'"),
     "another budget": (UNSEALED[0].replace(b"smoke", b"smoky"), "settings are those of"),
@@ -258,15 +257,14 @@ def test_unknown_metrics_and_methods_are_kept_with_a_warning(tmp_path: Path) -> 
 
 
 def test_the_older_format_still_loads_and_can_be_appended_to(tmp_path: Path) -> None:
-    path = tmp_path / "parameters.jsonl"
-    path.write_bytes(OLD.read_bytes())
-    frame = load(tmp_path)
-    assert frame["metric"].tolist() == ["parameters", "parameters_used", ""]
-    assert frame["value"].tolist()[:2] == [495194.0, 495194.0]
-    assert frame["machine"].tolist() == ["AMD EPYC"] * 3
-    assert frame["status"].tolist() == ["ok", "ok", "skipped"]
-    write(tmp_path, result(0))
-    assert len(load(tmp_path)) == 6
+    path = write(tmp_path, result(0))
+    *values, closing = path.read_text(encoding="utf-8").splitlines()
+    fields = {**json.loads(closing), "format": 1}
+    older = {name: value for name, value in fields.items() if name not in ("lines", "digest")}
+    path.write_text("\n".join([*values, json.dumps(older), ""]), encoding="utf-8")
+    before = load(tmp_path)
+    write(tmp_path, result(1))
+    assert load(tmp_path)[: len(before)]["value"].tolist() == before["value"].tolist() == [0.5, 1.5, 1e-9]
 
 
 def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
@@ -308,7 +306,6 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path: Path, request: py
 LIMITED = """
 import resource, sys
 sys.path.insert(0, {tests!r})
-from pathlib import Path
 from test_store import Writer, result
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 with Writer(Path({rows!r})) as writer:

@@ -16,7 +16,9 @@ from test_run_command import cells, invoke, started
 from test_store import result, write
 
 from harness.commands.engines import Where
-from harness.run.engines.work import Listener, Place, Task, carry_out
+from harness.experiment import Context
+from harness.records import Planned
+from harness.run.engines.work import Listener, carry_out
 from harness.store.lines import StoreError, StoreWarning, encode
 from harness.store.reading import finished, stored
 from harness.store.writing import Writer
@@ -105,10 +107,10 @@ WAYS: dict[str, Events] = {
 class Interrupted:
     """An engine in this process: something happens to the rows after some of its cells."""
 
-    def __init__(self, place: Place, rows: Path, events: Events) -> None:
+    def __init__(self, place: Context, rows: Path, events: Events) -> None:
         self._place, self._rows, self._events = place, rows, events
 
-    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
+    def run(self, tasks: Sequence[Planned], listener: Listener) -> None:
         for number, task in enumerate(tasks, 1):
             listener.started(task.cell)
             listener.finished(carry_out(task, self._place, lambda *_: None))
@@ -122,7 +124,7 @@ def run_with(selftest: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]
     selftest.setenv("SELFTEST", cells(*({"do": "count", "steps": 1, "number": number} for number in range(6))))
 
     def run(events: Events) -> Any:
-        selftest.setattr(Where, "build", lambda _where: Interrupted(Place(scratch=scratch), rows, events))
+        selftest.setattr(Where, "build", lambda _where: Interrupted(Context(scratch=scratch), rows, events))
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             return invoke("run", "selftest", "--rows", rows, "--scratch", scratch)

@@ -9,21 +9,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.plan import EXPERIMENTS
-from harness.records import Cell, Measurement, Scalar
-from harness.request import Request
-from harness.run import equivariance
-from harness.run.context import Context
-from harness.run.equivariance import (
+from harness.experiment import Context, Request
+from harness.experiments import EXPERIMENTS
+from harness.experiments import delta as equivariance
+from harness.experiments.delta import (
     KEPT,
     delta_depth,
     delta_downscale,
     delta_interscale,
-    downscales_of,
     measurements,
+    powers,
     swept,
 )
-from harness.run.sweep_networks import Layer, calibrate, deep_network, interscale_network, kernels
+from harness.experiments.sweep_networks import (
+    Layer,
+    SweepSettings,
+    calibrate,
+    deep_network,
+    interscale_network,
+    kernels,
+)
+from harness.records import Cell, Measurement, Scalar
 from sesn import Meter, equivariance_error
 from sesn.tools.photographs import photographs
 
@@ -39,6 +45,10 @@ def cell_of(experiment: str, window: str, nonlinearity: str, **changes: Scalar) 
         if (settings["window"], settings["nonlinearity"]) == (window, nonlinearity):
             return replace(planned.cell, settings={**settings, **small})
     raise AssertionError("the plan has no such cell")
+
+
+def settings_of(cell: Cell) -> SweepSettings:
+    return EXPERIMENTS[cell.experiment].settings.of(cell)  # type: ignore[return-value]
 
 
 def values(found: list[Measurement], metric: str, **at: Scalar) -> Tensor:
@@ -64,7 +74,7 @@ def test_one_pass_gives_the_error_of_every_truncated_network(
     images: Tensor, nonlinearity: str, crop: int | str
 ) -> None:
     cell = cell_of("delta-depth", "wide", nonlinearity)
-    network = deep_network(cell.settings, seed=3, layers=4)
+    network = deep_network(settings_of(cell), seed=3, layers=4)
     calibrate(network, images.float())
     factor = 1 / float(cell.settings["step"])
     points = swept(lambda f: Meter(crop=crop).along(network, f, factor), images, chunk=5)
@@ -79,7 +89,7 @@ def test_one_pass_gives_the_error_of_every_truncated_network(
 @pytest.mark.parametrize("window", ["published", "wide"])
 def test_one_lift_gives_the_error_at_every_factor(images: Tensor, window: str) -> None:
     cell = cell_of("delta-downscale", window, "relu")
-    network = deep_network(cell.settings, seed=3, layers=1)
+    network = deep_network(settings_of(cell), seed=3, layers=1)
     factors = [1 / downscale for downscale in (2.0, 8.0)]
     points = swept(lambda f: Meter().sweep(network, f, factors, context=False), images, chunk=5)
     for factor, (found,) in zip(factors, points, strict=True):
@@ -92,7 +102,7 @@ def test_one_lift_gives_the_error_at_every_factor(images: Tensor, window: str) -
 @pytest.mark.parametrize("extent", [1, 3, 5])
 def test_an_interscale_layer_has_the_error_of_the_meter(images: Tensor, extent: int) -> None:
     cell = cell_of("delta-interscale", "wide", "linear", extent=extent)
-    network = interscale_network(cell.settings, seed=1)
+    network = interscale_network(settings_of(cell), seed=1)
     factor = 1 / float(cell.settings["step"])
     ((found,),) = swept(lambda f: Meter().sweep(network, f, [factor], context=False), images, chunk=5)
     expected = equivariance_error(network, images, factor)
@@ -103,7 +113,7 @@ def test_an_interscale_layer_has_the_error_of_the_meter(images: Tensor, extent: 
 
 def test_values_do_not_depend_on_the_chunks(images: Tensor) -> None:
     cell = cell_of("delta-depth", "wide", "relu")
-    network = deep_network(cell.settings, seed=0, layers=3)
+    network = deep_network(settings_of(cell), seed=0, layers=3)
     factor = 1 / float(cell.settings["step"])
     columns = []
     for chunk in (1, 2, 5):
@@ -116,7 +126,7 @@ def test_values_do_not_depend_on_the_chunks(images: Tensor) -> None:
 
 def test_the_scalars_keep_the_signal_at_1_and_leave_delta_as_it_is(images: Tensor) -> None:
     cell = cell_of("delta-depth", "wide", "relu")
-    network = deep_network(cell.settings, seed=0, layers=3)
+    network = deep_network(settings_of(cell), seed=0, layers=3)
     factor = 1 / float(cell.settings["step"])
     before = equivariance_error(network, images, factor).valid
     calibrate(network, images.float())
@@ -136,7 +146,7 @@ def test_a_cell_repeats_exactly_and_its_seed_draws_the_weights() -> None:
 
 
 def test_a_shallower_network_is_the_beginning_of_a_deeper_one() -> None:
-    settings = cell_of("delta-depth", "wide", "linear").settings
+    settings = settings_of(cell_of("delta-depth", "wide", "linear"))
     short, long = deep_network(settings, 0, 2), deep_network(settings, 0, 4)
     for name, weight in short.state_dict().items():
         assert torch.equal(weight, long.state_dict()[name])
@@ -160,9 +170,8 @@ def test_downscale_rows_carry_the_pixels_left() -> None:
 
 
 def test_the_grid_ends_the_downscales() -> None:
-    settings: dict[str, Scalar] = {"step": 2.0, "scales": 4, "largest_downscale": 64.0}
-    assert downscales_of(settings) == [2.0, 4.0, 8.0]
-    assert downscales_of({**settings, "largest_downscale": 4.0}) == [2.0, 4.0]
+    assert powers(2.0, 4, 64.0) == [2.0, 4.0, 8.0]
+    assert powers(2.0, 4, 4.0) == [2.0, 4.0]
 
 
 def test_enlarged_images_come_by_fourier() -> None:
@@ -235,16 +244,16 @@ def test_where_no_channel_is_valid_the_rows_say_so() -> None:
 
 
 def test_the_kernels_are_those_of_the_plan() -> None:
-    published = kernels(cell_of("delta-depth", "published", "linear").settings)
+    published = kernels(settings_of(cell_of("delta-depth", "published", "linear")))
     assert (len(published), published.kernel_size, published.boxes) == (9, 13, (3, 5, 7, 9, 13))
-    wide = kernels(cell_of("delta-depth", "wide", "linear").settings)
+    wide = kernels(settings_of(cell_of("delta-depth", "wide", "linear")))
     assert len(wide) == 6
     assert all(box // 2 >= 4.5 * sigma for box, sigma in zip(wide.boxes, wide.grid, strict=True))
 
 
 def test_published_windows_are_those_of_the_stl10_networks_on_any_number_of_scales() -> None:
-    planned = [p.cell.settings for key in RUNS for p in EXPERIMENTS[key].plan(Request())]
-    bases = [kernels(settings) for settings in planned if settings["window"] == "published"]
+    planned = [settings_of(p.cell) for key in RUNS for p in EXPERIMENTS[key].plan(Request())]
+    bases = [kernels(settings) for settings in planned if settings.window == "published"]
     assert {len(basis.grid) for basis in bases} == {5, 6, 7, 8, 9, 13}
     assert all(basis.boxes[:3] == (3, 5, 7) for basis in bases)
 
@@ -259,7 +268,7 @@ def test_unknown_words_are_named(setting: str, value: str) -> None:
 def test_images_are_read_from_the_context_s_folder(tmp_path: Path) -> None:
     cell = cell_of("delta-depth", "wide", "linear", layers=1, images="stl10")
     with pytest.raises(FileNotFoundError, match="stl10"):
-        equivariance.images_of(cell, Context(data_root=tmp_path))
+        equivariance.images_of(settings_of(cell), Context(data_root=tmp_path))
 
 
 def test_progress_is_told() -> None:

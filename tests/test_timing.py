@@ -8,67 +8,103 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.plan import EXPERIMENTS
+from harness import stopwatch
+from harness.bench import methods as bench
+from harness.experiment import Context, Request, Skip
+from harness.experiments import EXPERIMENTS
+from harness.experiments import epoch_time as timing
+from harness.experiments.epoch_time import digit_batches, epoch_time
 from harness.records import Cell, Measurement, Scalar
-from harness.request import Request
-from harness.run import timing
-from harness.run.context import Context, Skip
-from harness.run.timing import digit_batches, epoch_time
-from harness.steps import training_step
-from harness.stopwatch import interleave
+from harness.stopwatch import interleave, training_step
 
 CPU = torch.device("cpu")
 
 
-def planned(**changes: Scalar) -> Cell:
+def planned(key: str, network: str = "mnist", **changes: Scalar) -> Cell:
+    cells = [one.cell for one in EXPERIMENTS["epoch-time"].plan(Request("lite", methods=(key,)))]
     (cell,) = [
-        p.cell
-        for p in EXPERIMENTS["epoch-time"].plan(Request(methods=("sesn-scalar", "dss-scalar")))
-        if p.cell.settings["resolution"] == 28
+        one for one in cells if one.settings.get("network", "mnist") == network and one.settings["resolution"] < 56
     ]
     return replace(cell, settings={**cell.settings, "batch": 4, "steps": 3, "warmup": 1, **changes})
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Measurement]:
-    return epoch_time(planned(), Context())
+def found() -> dict[str, dict[str, Measurement]]:
+    keys = ("cnn", "sesn-scalar", "dss-scalar")
+    return {key: {one.metric: one for one in epoch_time(planned(key), Context())} for key in keys}
 
 
-def of(found: list[Measurement], metric: str, method: str) -> Measurement:
-    (one,) = [m for m in found if m.metric == metric and m.at["method"] == method]
-    return one
+def test_every_method_has_a_cell_of_its_own_and_is_timed_in_turn_with_the_plain_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns: list[list[str]] = []
+
+    def note(networks: dict[str, nn.Module], *_: object) -> None:
+        turns.append(list(networks))
+        raise Skip
+
+    monkeypatch.setattr(timing, "time_training", note)
+    for cell in (planned("dss-vector"), planned("cnn"), planned("sesn-b", "stl10"), planned("wrn", "stl10")):
+        with pytest.raises(Skip):
+            epoch_time(cell, Context())
+    assert turns == [["cnn", "dss-vector"], ["cnn"], ["wrn", "sesn-b"], ["wrn"]]
 
 
-def test_the_reference_runs_whether_asked_for_or_not(found: list[Measurement]) -> None:
-    assert {m.at["method"] for m in found} == {"cnn", "sesn-scalar", "dss-scalar"}
-    assert of(found, "time_ratio", "cnn").values == (1.0, 1.0, 1.0)
+def test_adding_a_method_leaves_the_cells_of_the_others() -> None:
+    every = {one.cell.id for one in EXPERIMENTS["epoch-time"].plan(Request())}
+    some = {one.cell.id for one in EXPERIMENTS["epoch-time"].plan(Request(methods=("cnn", "wrn", "dss-vector")))}
+    assert some < every
+    assert len(some) == 2 + 1 + 2 + 1
 
 
-def test_raw_samples_are_kept_and_ratios_are_taken_within_a_round(found: list[Measurement]) -> None:
-    for key in ("sesn-scalar", "dss-scalar"):
-        own, base = of(found, "step_time", key).values, of(found, "step_time", "cnn").values
-        assert len(own) == 3
-        assert of(found, "time_ratio", key).values == pytest.approx([a / b for a, b in zip(own, base, strict=True)])
-        assert of(found, "images_per_second", key).values == pytest.approx([4e3 / a for a in own])
+def test_raw_samples_are_kept_and_ratios_are_taken_within_a_round(found: dict[str, dict[str, Measurement]]) -> None:
+    assert found["cnn"]["time_ratio"].values == (1.0, 1.0, 1.0)
+    for key, of in found.items():
+        own = of["step_time"].values
+        assert len(own) == len(of["time_ratio"].values) == 3
+        assert of["images_per_second"].values == pytest.approx([4e3 / a for a in own])
+        assert all(ratio > 0 for ratio in of["time_ratio"].values), key
 
 
-def test_a_row_says_that_fewer_steps_were_timed_than_an_epoch_has(found: list[Measurement]) -> None:
-    epoch, step = of(found, "epoch_time", "sesn-scalar"), of(found, "step_time", "sesn-scalar")
+def test_a_row_says_that_fewer_steps_were_timed_than_an_epoch_has(found: dict[str, dict[str, Measurement]]) -> None:
+    epoch, step = found["sesn-scalar"]["epoch_time"], found["sesn-scalar"]["step_time"]
     assert (epoch.at["steps_timed"], epoch.at["steps_per_epoch"]) == (3, 2500)
     assert epoch.values == pytest.approx([2.5 * milliseconds for milliseconds in step.values])
 
 
-def test_work_and_memory_are_those_of_the_network(found: list[Measurement]) -> None:
-    for key in ("cnn", "sesn-scalar", "dss-scalar"):
-        assert of(found, "multiply_adds", key).values[0] > 1e6
-        assert of(found, "peak_memory", key).values[0] > 0.1
+def test_work_and_memory_are_those_of_the_network(found: dict[str, dict[str, Measurement]]) -> None:
+    for of in found.values():
+        assert of["multiply_adds"].values[0] > 1e6
+        assert of["peak_memory"].values[0] > 0.1
     # A lift of four scales does at least as many times the work of its first layer.
-    assert of(found, "multiply_adds", "dss-scalar").values[0] > of(found, "multiply_adds", "cnn").values[0]
+    assert found["dss-scalar"]["multiply_adds"].values[0] > found["cnn"]["multiply_adds"].values[0]
 
 
-def test_nothing_asked_for_is_nothing_to_measure() -> None:
-    with pytest.raises(Skip, match="no method"):
-        epoch_time(planned(methods=""), Context())
+def test_the_reduced_network_of_stl10_is_timed_on_images_of_its_size() -> None:
+    cell = planned("sesn-a", "stl10", steps=1, warmup=0)
+    assert {name: cell.settings[name] for name in ("depth", "width", "resolution")} == {
+        "depth": 10,
+        "width": 1,
+        "resolution": 48,
+    }
+    of = {one.metric: one for one in epoch_time(cell, Context())}
+    assert of["epoch_time"].at["steps_per_epoch"] == 1250
+    assert of["multiply_adds"].values[0] > 1e6
+
+
+def test_the_benchmark_of_methods_and_the_experiment_time_with_the_same_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Skip("timed")
+
+    for module in (timing, bench):
+        monkeypatch.setattr(module, "time_training", refuse)
+    with pytest.raises(Skip, match="timed"):
+        epoch_time(planned("cnn"), Context())
+    with pytest.raises(Skip, match="timed"):
+        bench.measure_methods(1, CPU, "cnn", 2)
+    assert stopwatch.time_training is not refuse
 
 
 def test_batches_hold_digits_of_all_classes() -> None:
@@ -84,7 +120,8 @@ def test_the_caller_s_random_numbers_are_left_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    timing._networks(planned(), CPU)
+    cell = planned("cnn")
+    timing.networks(cell, timing.TimeSettings.of(cell), CPU, "cnn")
     assert torch.equal(torch.rand(3), expected)
 
 

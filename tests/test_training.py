@@ -16,15 +16,16 @@ from torch import nn
 
 from harness.data.augment import mnist_batch
 from harness.data.labelled import LabelledImages
+from harness.experiment import Context
+from harness.experiments.training import first, mnist_scale, mnist_schedule, sgd, stl10, stl10_schedule
 from harness.records import Cell
-from harness.run.context import Context
-from harness.run.training.cells import measurements, mnist_scale, stl10, train
+from harness.run.training.cells import measurements, train
 from harness.run.training.delta import DOWNSCALES, DeltaProbe, measured_epochs
-from harness.run.training.numerics import Numerics, generator, seed_of, synchronised
-from harness.run.training.schedules import Schedule, mnist_recipe, stl10_recipe
-from harness.run.training.tasks import first
+from harness.run.training.job import Job, Schedule
+from harness.run.training.numerics import Numerics, generator, seed_of
 from harness.run.training.team import Team
-from harness.run.training.trainer import Job, Trainer, check_batches, error_percentage
+from harness.run.training.trainer import Trainer, check_batches, error_percentage
+from harness.stopwatch import adam
 from sesn.methods import method, methods_on
 
 CPU = torch.device("cpu")
@@ -42,13 +43,13 @@ def trainer_of(job: Job, seed: int = 0) -> Trainer:
 
 
 def test_rate_on_mnist_drops_by_ten_after_20_and_40_of_60_epochs() -> None:
-    schedule = mnist_recipe(tiny.cell(epochs=60)).schedule
+    schedule = mnist_schedule(0.01, 60)
     rates = [schedule.rate_at(epoch) for epoch in range(60)]
     assert rates == pytest.approx([0.01] * 20 + [0.001] * 20 + [0.0001] * 20)
 
 
 def test_rate_on_stl10_drops_by_five_after_300_400_600_800_of_1000_epochs() -> None:
-    schedule = stl10_recipe(tiny.cell(epochs=1000, rate=0.1)).schedule
+    schedule = stl10_schedule(0.1, 1000)
     changes = [e for e in range(1, 1000) if schedule.rate_at(e) != schedule.rate_at(e - 1)]
     assert changes == [300, 400, 600, 800]
     assert schedule.rate_at(999) == pytest.approx(0.1 / 5**4)
@@ -63,13 +64,13 @@ def test_a_drop_comes_after_its_part_of_the_epochs_and_not_before(epochs: int, p
 
 def test_optimisers_are_the_papers() -> None:
     weights = [nn.Parameter(torch.ones(1))]
-    adam = mnist_recipe(tiny.cell()).optimizer(weights)
-    assert isinstance(adam, torch.optim.Adam)
-    assert adam.defaults["weight_decay"] == 0
-    assert (adam.defaults["betas"], adam.defaults["eps"]) == ((0.9, 0.999), 1e-8)
-    sgd = stl10_recipe(tiny.cell()).optimizer(weights)
-    assert isinstance(sgd, torch.optim.SGD)
-    assert {k: sgd.defaults[k] for k in ("momentum", "nesterov", "weight_decay")} == {
+    on_mnist = adam(weights, 0.01)
+    assert isinstance(on_mnist, torch.optim.Adam)
+    assert on_mnist.defaults["weight_decay"] == 0
+    assert (on_mnist.defaults["betas"], on_mnist.defaults["eps"]) == ((0.9, 0.999), 1e-8)
+    on_stl10 = sgd(weights, 0.1)
+    assert isinstance(on_stl10, torch.optim.SGD)
+    assert {k: on_stl10.defaults[k] for k in ("momentum", "nesterov", "weight_decay")} == {
         "momentum": 0.9,
         "nesterov": True,
         "weight_decay": 5e-4,
@@ -150,12 +151,12 @@ def test_the_first_of_the_best_validated_epochs_is_tested(monkeypatch: pytest.Mo
 def test_the_loss_of_an_epoch_is_the_mean_over_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Schedule, "rate_at", lambda self, epoch: 0.0)
     job = tiny.job(tiny.cell("plain", epochs=1), None)
-    task = replace(job.task, augmented=False)
-    trainer = trainer_of(replace(job, task=task))
+    data = replace(job.data, augmented=False)
+    trainer = trainer_of(replace(job, data=data))
     trainer.run()
     with torch.no_grad():
-        scores = trainer.network(task.batch(task.train.images, None))
-        expected = nn.functional.cross_entropy(scores, task.train.labels)
+        scores = trainer.network(data.batch(data.train.images, None))
+        expected = nn.functional.cross_entropy(scores, data.train.labels)
     assert trainer.diary.curves["train_loss"] == pytest.approx([float(expected)], rel=1e-5)
 
 
@@ -171,7 +172,7 @@ def test_progress_grows_to_one_and_names_the_epoch() -> None:
 def test_a_loss_that_is_no_number_stops_the_run_with_its_place() -> None:
     def exploding(cell: Cell, root: None) -> Job:
         job = tiny.job(cell, root)
-        return replace(job, recipe=replace(job.recipe, schedule=Schedule(1e30, 3, 0.1, ())))
+        return replace(job, schedule=Schedule(1e30, 3, 0.1, ()))
 
     with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at epoch 1, step [23]: .* lower `rate`"):
         train(exploding, tiny.cell("plain"), Context())
@@ -185,17 +186,11 @@ def test_error_percentage_counts_in_eval_mode() -> None:
             return torch.stack([rows[:, 2 * place : 2 * place + 2].sum(1) for place in range(tiny.CLASSES)], 1)
 
     stored = tiny.images(300, "count")
-    assert error_percentage(Reader(), stored, tiny.batch, Numerics(), CPU) == 0
+    assert error_percentage(Reader(), stored, tiny.batch, CPU) == 0
     wrong = stored.labels.clone()
     wrong[:30] = (wrong[:30] + 1) % tiny.CLASSES
     relabelled = LabelledImages(stored.images, wrong, "relabelled")
-    assert error_percentage(Reader(), relabelled, tiny.batch, Numerics(), CPU) == pytest.approx(10)
-
-
-def test_channels_last_trains_to_the_same_losses() -> None:
-    # Without dropout, whose draws fall on other places in another layout.
-    plain, last = (train(tiny.job, tiny.cell("norm", channels_last=choice), Context()) for choice in (False, True))
-    assert tiny.curve(last, "train_loss") == pytest.approx(tiny.curve(plain, "train_loss"), rel=1e-4)
+    assert error_percentage(Reader(), relabelled, tiny.batch, CPU) == pytest.approx(10)
 
 
 # --- what is refused
@@ -204,10 +199,6 @@ def test_channels_last_trains_to_the_same_losses() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"precision": "amp"}, r"`precision` \(='amp'\) must be 'fp32' on cpu: float16 is for CUDA"),
-        ({"precision": "bf16"}, r"`precision` \(='bf16'\) must be one of fp32, amp"),
-        ({"ranks": 0}, r"`ranks` \(=0\) must be at least 1"),
-        ({"sync_batch_norm": True, "ranks": 2}, "on cpu: torch has SyncBatchNorm for CUDA only"),
         ({"epochs": 0}, r"`epochs` \(=0\) must be at least 1"),
         ({"batch": 1}, r"`batch` \(=1\) must be at least 2"),
         ({"rate": 0.0}, r"`rate` \(=0.0\) must be a positive number"),
@@ -219,9 +210,18 @@ def test_settings_that_cannot_be_trained_are_refused(settings: dict[str, str | i
         train(tiny.job, tiny.cell(**settings), Context())
 
 
-def test_mixed_precision_and_synchronised_norms_are_accepted_for_cuda() -> None:
-    wanted = {"precision": "amp", "channels_last": True, "ranks": 2, "sync_batch_norm": True}
-    assert Numerics.of(wanted, "cuda") == Numerics("amp", True, 2, True)
+@pytest.mark.parametrize(
+    ("numerics", "words"),
+    [
+        (Numerics("amp"), r"`precision` \(='amp'\) must be 'fp32' on cpu: float16 is for CUDA"),
+        (Numerics("bf16"), r"`precision` \(='bf16'\) must be one of 'fp32', 'amp'"),
+        (Numerics(ranks=0), r"`ranks` \(=0\) must be at least 1"),
+    ],
+)
+def test_arithmetic_that_the_device_cannot_do_is_refused(numerics: Numerics, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        train(tiny.job, tiny.cell(), Context(), numerics)
+    Numerics("amp", 2).check("cuda")
 
 
 @given(st.integers(1, 400), st.integers(2, 130), st.integers(1, 5))
@@ -232,13 +232,6 @@ def test_every_rank_gets_two_images_of_every_batch_or_the_batch_is_refused(count
     else:
         with pytest.raises(ValueError, match="two for each process"):
             check_batches(count, batch, ranks)
-
-
-def test_norms_that_torch_knows_are_synchronised_and_a_methods_own_are_refused() -> None:
-    network = synchronised(method("sesn-vector").build("mnist", channels=(2, 2, 2)))
-    assert sum(isinstance(layer, nn.SyncBatchNorm) for layer in network.modules()) == 4
-    with pytest.raises(ValueError, match=r"cannot synchronise stages\.0\.3"):
-        synchronised(method("sicnn-vector").build("mnist", channels=(2, 2, 2)))
 
 
 def test_subsets_are_named_and_never_empty() -> None:
@@ -310,7 +303,7 @@ def test_every_methods_network_trains_after_it_was_evaluated() -> None:
         network = row.build("mnist", channels=(2, 2, 2))
         batch = torch.linspace(-1, 1, 2 * 28 * 28).reshape(2, 1, 28, 28)
         stored = LabelledImages(batch[:, 0].mul(127).add(127).to(torch.uint8), torch.tensor([0, 1]), "two")
-        error_percentage(network, stored, mnist_batch, Numerics(), CPU)
+        error_percentage(network, stored, mnist_batch, CPU)
         probe().measure(network, 0)
         network.train()(batch).square().sum().backward()
         assert all(weight.grad is not None for name, weight in network.named_parameters() if "unused" not in name)

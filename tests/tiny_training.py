@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from harness.data.labelled import LabelledImages
+from harness.experiment import Context
+from harness.experiments.training import mnist_schedule, sgd, stl10_schedule
 from harness.records import Cell, Measurement
-from harness.run.context import Context
 from harness.run.training import trainer
 from harness.run.training.cells import train
+from harness.run.training.job import Datasets, Job
 from harness.run.training.numerics import generator
-from harness.run.training.schedules import mnist_recipe, stl10_recipe
-from harness.run.training.tasks import Task
-from harness.run.training.trainer import Job
+from harness.stopwatch import adam
 
 SIDE, CLASSES = 6, 3
 
@@ -57,9 +58,11 @@ def job(cell: Cell, root: Path | None) -> Job:
     layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), *between, nn.Flatten(), nn.Linear(4 * SIDE**2, CLASSES)]
     stored = images(int(cell.settings["images"]), "train")
     validated = cell.settings["optimizer"] == "adam"
-    recipe = mnist_recipe(cell) if validated else stl10_recipe(cell)
-    task = Task(stored, images(40, "test"), batch, True, images(30, "validate") if validated else None)
-    return Job(nn.Sequential(*layers), task, recipe)
+    data = Datasets(stored, images(40, "test"), batch, True, images(30, "validate") if validated else None)
+    rate, epochs = float(cell.settings["rate"]), int(cell.settings["epochs"])
+    schedule = (mnist_schedule if validated else stl10_schedule)(rate, epochs)
+    optimizer = partial(adam if validated else sgd, rate=rate)
+    return Job(nn.Sequential(*layers), data, schedule, int(cell.settings["batch"]), optimizer)
 
 
 def values(found: list[Measurement]) -> dict[tuple[str, str], tuple[float, ...]]:

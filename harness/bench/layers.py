@@ -25,7 +25,7 @@ WIDE = basis_a(ScaleGrid.geometric(1.5, math.sqrt(2), 3), "wide", 3, max_order=2
 
 
 @dataclass(frozen=True)
-class Case:
+class LayerCase:
     """One layer shape: `kind` lift or conv, `side` of the map; `group` says which target applies."""
 
     group: str
@@ -55,19 +55,19 @@ class Case:
 
 
 CASES = (
-    Case("MNIST", "lift", 64, 1, 32, 28, MNIST),
-    Case("MNIST", "lift", 64, 32, 63, 14, MNIST),
-    Case("MNIST", "lift", 64, 63, 95, 7, MNIST),
-    Case("MNIST", "conv", 64, 32, 63, 14, MNIST),
-    Case("MNIST", "conv", 64, 63, 95, 7, MNIST),
-    Case("STL-10", "conv", 8, 128, 128, 48, STL10),
-    Case("STL-10", "conv", 8, 256, 256, 24, STL10),
+    LayerCase("MNIST", "lift", 64, 1, 32, 28, MNIST),
+    LayerCase("MNIST", "lift", 64, 32, 63, 14, MNIST),
+    LayerCase("MNIST", "lift", 64, 63, 95, 7, MNIST),
+    LayerCase("MNIST", "conv", 64, 32, 63, 14, MNIST),
+    LayerCase("MNIST", "conv", 64, 63, 95, 7, MNIST),
+    LayerCase("STL-10", "conv", 8, 128, 128, 48, STL10),
+    LayerCase("STL-10", "conv", 8, 256, 256, 24, STL10),
 )
 WIDE_CASES = (
-    Case("wide", "conv", 32, 64, 64, 14, WIDE),
-    Case("wide", "conv", 16, 32, 32, 28, WIDE),
-    Case("wide", "conv", 4, 32, 32, 48, WIDE),
-    Case("wide", "conv", 2, 16, 16, 96, WIDE),
+    LayerCase("wide", "conv", 32, 64, 64, 14, WIDE),
+    LayerCase("wide", "conv", 16, 32, 32, 28, WIDE),
+    LayerCase("wide", "conv", 4, 32, 32, 48, WIDE),
+    LayerCase("wide", "conv", 2, 16, 16, 96, WIDE),
 )
 WAYS = tuple(name for name in ALGORITHMS if name != "auto")
 #: Target name -> (at least or at most, bound).
@@ -101,7 +101,7 @@ def run_tables(rounds: int, threads: int, device: str, only: str) -> None:
 
 
 @dataclass(frozen=True)
-class Result:
+class LayerTimes:
     """Milliseconds of each contestant round by round, and its peak bytes."""
 
     samples: dict[str, list[float]]
@@ -128,7 +128,7 @@ def _step(module: nn.Module, x: Tensor) -> Step:
     return step
 
 
-def _measure(case: Case, rounds: int, device: torch.device) -> Result:
+def _measure(case: LayerCase, rounds: int, device: torch.device) -> LayerTimes:
     x = case.inputs(device)
     layers = {name: case.layer(name, device) for name in ("auto", *WAYS)}
     flat = x if x.dim() == 4 else x.detach()[:, :, 0].contiguous().requires_grad_(x.requires_grad)
@@ -138,7 +138,7 @@ def _measure(case: Case, rounds: int, device: torch.device) -> Result:
     return _result(steps, rounds, device)
 
 
-def _measure_wide(case: Case, rounds: int, device: torch.device) -> Result:
+def _measure_wide(case: LayerCase, rounds: int, device: torch.device) -> LayerTimes:
     """Direct convolution here is the dense algorithm's idea without its cropping: the whole window, scale by scale."""
     x = case.inputs(device)
     layer = case.layer("separable", device)
@@ -147,12 +147,12 @@ def _measure_wide(case: Case, rounds: int, device: torch.device) -> Result:
     return _result(steps, rounds, device)
 
 
-def _result(steps: dict[str, Step], rounds: int, device: torch.device) -> Result:
+def _result(steps: dict[str, Step], rounds: int, device: torch.device) -> LayerTimes:
     samples = interleave(steps, rounds, device)
-    return Result(samples, {name: peak_bytes(step, device) for name, step in steps.items()})
+    return LayerTimes(samples, {name: peak_bytes(step, device) for name, step in steps.items()})
 
 
-def _table(cases: Sequence[Case], results: dict[Case, Result], names: Sequence[str]) -> Table:
+def _table(cases: Sequence[LayerCase], results: dict[LayerCase, LayerTimes], names: Sequence[str]) -> Table:
     table = Table(title="milliseconds (peak MB)")
     table.add_column("case")
     for name in names:
@@ -164,7 +164,7 @@ def _table(cases: Sequence[Case], results: dict[Case, Result], names: Sequence[s
     return table
 
 
-def _ratios(results: dict[Case, Result]) -> dict[str, list[float]]:
+def _ratios(results: dict[LayerCase, LayerTimes]) -> dict[str, list[float]]:
     """The measured ratios behind each target."""
     found: dict[str, list[float]] = {name: [] for name in TARGETS}
     for case, result in results.items():
@@ -184,7 +184,7 @@ def _ratios(results: dict[Case, Result]) -> dict[str, list[float]]:
     return found
 
 
-def _target_table(results: dict[Case, Result]) -> Table:
+def _target_table(results: dict[LayerCase, LayerTimes]) -> Table:
     table = Table(title="targets")
     for heading in ("ratio", "target", "measured", "worst", "met"):
         table.add_column(heading)

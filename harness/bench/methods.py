@@ -14,12 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from harness.memory import keep_freed_memory
-from harness.steps import training_step
-from harness.stopwatch import interleave, peak_bytes
+from harness.stopwatch import StepTimes, keep_freed_memory, time_training
 from sesn.methods import REFERENCE, Method, method, methods_on
 from sesn.methods.outside import check
-from sesn.networks import multiply_adds
 from sesn.tools.consoles import progress_bar
 from sesn.tools.machine import machine_line
 
@@ -33,7 +30,7 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Result:
+class MethodTimes:
     """What was measured of one network, and what the paper prints.
 
     Attributes:
@@ -82,7 +79,7 @@ class Result:
 
 def run_methods(
     rounds: int, threads: int, device: str, only: str, batch: int, methods: Sequence[str] = ()
-) -> list[Result]:
+) -> list[MethodTimes]:
     """Time every method at both resolutions in one interleaved run, and print a table for each."""
     torch.set_num_threads(threads)
     where, console = torch.device(device), Console()
@@ -106,22 +103,17 @@ def measure_methods(
     batch: int,
     progress: Console | None = None,
     methods: Sequence[str] = (),
-) -> list[Result]:
+) -> list[MethodTimes]:
     """Build the networks (and the CNN's) whose key contains `only`, time them in turn, then take their memory.
 
     Of the `methods` if some are named, by key or as FILE.py:NAME.
     """
     networks = _networks(only, device, [method(name).key for name in methods])
     keep_freed_memory()
-    steps = {f"{key}/{size}": training_step(net, [_digits(batch, device)]) for (key, size), net in networks.items()}
-    with progress_bar(progress, rounds + 1 + len(steps), "timing steps") as advance:
-        samples = interleave(steps, rounds, device, 1, lambda _done: advance(1))
-        memory = {}
-        for name, step in steps.items():  # apart from the timing: the profiler that sees memory slows a step down
-            memory[name] = peak_bytes(step, device)
-            advance(1)
-    work = {at: multiply_adds(network, (1, 28, 28)) for at, network in networks.items()}
-    return [_result(key, size, samples, work, memory) for key, size in networks]
+    named = {f"{key}/{size}": network for (key, size), network in networks.items()}
+    with progress_bar(progress, rounds + 1 + len(named), "timing steps") as advance:
+        times = time_training(named, [_digits(batch, device)], device, rounds, on_part=lambda _done: advance(1))
+    return [_times(key, size, times) for key, size in networks]
 
 
 def _networks(only: str, device: torch.device, keys: Sequence[str]) -> dict[Key, nn.Module]:
@@ -146,13 +138,10 @@ def _digits(batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tenso
     return images.to(device), torch.randint(0, 10, (batch,), generator=generator).to(device)
 
 
-def _result(
-    key: str, size: int, samples: Mapping[str, list[float]], work: Mapping[Key, int], memory: Mapping[str, int]
-) -> Result:
-    name, reference, seconds = f"{key}/{size}", f"{REFERENCE}/{size}", paper_seconds()
-    times, works = (samples[name], samples[reference]), (work[key, size], work[REFERENCE, size])
-    published = seconds.get((key, size), math.nan), seconds[REFERENCE, size]
-    return Result(method(key), size, *times, *works, memory[name], *published)
+def _times(key: str, size: int, times: Mapping[str, StepTimes]) -> MethodTimes:
+    own, reference, seconds = times[f"{key}/{size}"], times[f"{REFERENCE}/{size}"], paper_seconds()
+    measured = own.milliseconds, reference.milliseconds, own.work, reference.work, own.memory
+    return MethodTimes(method(key), size, *measured, seconds.get((key, size), math.nan), seconds[REFERENCE, size])
 
 
 def paper_seconds() -> dict[Key, float]:
@@ -161,7 +150,7 @@ def paper_seconds() -> dict[Key, float]:
         return {(row["method"], int(row["resolution"])): float(row["value"]) for row in csv.DictReader(lines)}
 
 
-def _table(resolution: int, results: Sequence[Result]) -> Table:
+def _table(resolution: int, results: Sequence[MethodTimes]) -> Table:
     table = Table(title=f"{resolution} x {resolution}", box=None)
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading in ("method", "goals") else "right", no_wrap=True)
@@ -170,7 +159,7 @@ def _table(resolution: int, results: Sequence[Result]) -> Table:
     return table
 
 
-def _cells(one: Result) -> list[str]:
+def _cells(one: MethodTimes) -> list[str]:
     return [
         one.method.label_on("mnist"),
         f"{statistics.median(one.milliseconds):.0f}",

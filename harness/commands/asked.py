@@ -11,10 +11,9 @@ from typing import cast
 from harness.commands.ledger import Ledger, estimates, standing
 from harness.data.root import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
-from harness.plan import Planned, plan
-from harness.records import BUDGETS, Budget, Cell, Scalar
-from harness.request import Request
-from harness.store.lines import Entry
+from harness.experiments import Request, plan
+from harness.records import BUDGETS, Budget, Cell, Planned, Scalar
+from harness.store.lines import StoredCell
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
 from sesn.errors import UsageError
@@ -106,7 +105,7 @@ class Asked:
         return self.images
 
     @cached_property
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, StoredCell]:
         """What is stored, of all experiments."""
         return stored(self.rows)
 

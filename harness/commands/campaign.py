@@ -14,13 +14,11 @@ from rich.console import Console
 
 from harness.commands.asked import Asked
 from harness.commands.engines import Engine, Where
-from harness.commands.ledger import Ledger, Standing, Total
-from harness.plan import EXPERIMENTS, Planned
-from harness.records import Cell, Result
+from harness.commands.ledger import Ledger, Total
+from harness.records import Cell, Planned, Result
 from harness.run.engines.display import Bars, Display, Lines, short_names, spoken
-from harness.run.engines.work import Task, now
-from harness.run.runners import RUNNERS
-from harness.store.lines import Entry
+from harness.run.engines.work import now
+from harness.store.lines import StoredCell
 from harness.store.running import Doing
 from harness.store.writing import Writer
 from sesn.tools.machine import provenance_with_code
@@ -45,25 +43,20 @@ def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Cam
     return running
 
 
-def tasks(planned: Sequence[Planned]) -> list[Task]:
-    """Cells with what carries them out."""
-    return [Task(one.cell, RUNNERS[one.cell.experiment], EXPERIMENTS[one.cell.experiment].alone) for one in planned]
-
-
-def store_skips(standings: Sequence[Standing], entries: Mapping[str, Entry], writer: Writer) -> None:
+def store_skips(standings: Sequence[Planned], entries: Mapping[str, StoredCell], writer: Writer) -> None:
     """A row for every cell that the plan leaves out, unless it is there already."""
     facts = provenance_with_code()
     for one in standings:
-        cell = one.planned.cell
+        cell = one.cell
         if one.state == "skipped" and not _said(entries.get(cell.id), one.reason):
             writer.append(Result(cell, "skipped", (), one.reason, facts, now()))
 
 
-def _said(entry: Entry | None, reason: str) -> bool:
+def _said(entry: StoredCell | None, reason: str) -> bool:
     return entry is not None and entry.status == "skipped" and entry.facts["reason"] == reason
 
 
-def sweep(scratch: Path, entries: Mapping[str, Entry]) -> None:
+def sweep(scratch: Path, entries: Mapping[str, StoredCell]) -> None:
     """Remove the checkpoints of cells whose rows are stored: a run that was killed between the two leaves them."""
     for folder in scratch.iterdir() if scratch.is_dir() else ():
         if folder.name in entries and entries[folder.name].status != "failed":
@@ -84,7 +77,7 @@ class Campaign:
     """A run: hears of cells, stores their rows, counts, and passes on what is to be shown."""
 
     ledger: Ledger
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, StoredCell]
     writer: Writer
     scratch: Path
     display: Display | None = None
@@ -101,7 +94,7 @@ class Campaign:
 
     def run(self, engine: Engine, errors: Console, *, quiet: bool) -> None:
         """Carry out all that is to do."""
-        to_do, begun = tasks(self.ledger.to_do), time.monotonic()
+        to_do, begun = self.ledger.to_do, time.monotonic()
         with self._shown(errors, quiet=quiet) as display:
             self.display = display
             if to_do:

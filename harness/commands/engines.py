@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
 from harness.data.root import named_root
-from harness.records import Scalar
+from harness.experiment import Context
+from harness.records import Planned, Scalar
 from harness.run.engines.cluster import Cluster
 from harness.run.engines.devices import cores, devices, for_workers, threads_of_each
 from harness.run.engines.local import Local
-from harness.run.engines.work import Listener, Place, Task
+from harness.run.engines.work import Listener
 from harness.run.training.numerics import Numerics
 from sesn._checks import one_of, require, whole
 from sesn.tools.files import check_writable
@@ -25,9 +24,9 @@ MOST_ELSEWHERE = 1024
 
 
 class Engine(Protocol):
-    """What carries out tasks."""
+    """What carries out cells."""
 
-    def run(self, tasks: list[Task], listener: Listener) -> None:
+    def run(self, cells: list[Planned], listener: Listener) -> None:
         """Carry them all out, telling the listener."""
 
 
@@ -88,7 +87,9 @@ class Where:
     def check_training(self, training: dict[str, Scalar]) -> None:
         """Refuse now what the devices could not do later. A cluster may have any, unless one was chosen."""
         on_cluster = "cpu" if self.device == "cpu" else "cuda"
-        ranks = Numerics.of(training, on_cluster if self.engine == "ray" else self.workers[0]).ranks
+        numerics = Numerics(**training)  # type: ignore[arg-type]
+        numerics.check(on_cluster if self.engine == "ray" else self.workers[0])
+        ranks = numerics.ranks
         if self.engine == "local":
             found = devices(self.device)
             most, each = (cores(), "core") if found == ["cpu"] else (len(found), "GPU")
@@ -109,7 +110,7 @@ class Where:
         """The engine."""
         # Absolute: workers, and other machines, may stand elsewhere.
         root = named_root(self.data)
-        place = Place(data_root=root.absolute() if root else None, scratch=self.scratch_folder.absolute())
+        place = Context(data_root=root.absolute() if root else None, scratch=self.scratch_folder.absolute())
         if self.engine == "ray":
             return Cluster(place, self.device, self.address, self.threads, self.jobs or 1)
         return Local(place, self.workers, self.threads, self.scratch_folder)
@@ -118,6 +119,6 @@ class Where:
 def training_settings(precision: str | None, ranks: int | None) -> dict[str, Scalar]:
     """What is added to training cells: nothing for the defaults, so that they stay the cells that they were."""
     chosen = Numerics(precision or "fp32", ranks=1 if ranks is None else ranks)
-    chosen.check(torch.device("cuda"))
+    chosen.check("cuda")
     given: dict[str, Scalar] = {"precision": chosen.precision, "ranks": chosen.ranks}
     return {name: value for name, value in given.items() if value != getattr(Numerics(), name)}

@@ -9,40 +9,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from harness.plan import EXPERIMENTS, Planned
-from harness.records import Cell
-from harness.store.lines import Entry
+from harness.experiments import EXPERIMENTS, Experiment
+from harness.records import Cell, Planned
+from harness.store.lines import StoredCell
 from sesn.tools.machine import device_kind
 
-#: Settings that a cell's speed depends on beyond its work: caches and small maps, and which network it is.
-SIZES = ("side", "resolution", "depth", "width")
 #: Marks a kind of cell of which no cell, but the time of an epoch was measured.
 PREDICTED = "predicted"
 
 
-class Standing(NamedTuple):
-    """A planned cell and how it stands: done, failed (to be run again), skipped or remaining."""
-
-    planned: Planned
-    state: str
-    reason: str = ""
-
-    @property
-    def to_do(self) -> bool:
-        """Whether a run would carry it out."""
-        return self.state in ("failed", "remaining")
-
-
-def standing(planned: Planned, entries: Mapping[str, Entry]) -> Standing:
-    """How a cell stands. What was skipped and is no longer planned to be is done like any other."""
+def standing(planned: Planned, entries: Mapping[str, StoredCell]) -> Planned:
+    """The cell with how it stands. What was skipped and is no longer planned to be is done like any other."""
     entry = entries.get(planned.cell.id)
     if entry is not None and entry.status == "ok":
-        return Standing(planned, "done")
-    if planned.skip:
-        return Standing(planned, "skipped", planned.skip)
-    if entry is not None and entry.status == "failed":
-        return Standing(planned, "failed", entry.facts["reason"])
-    return Standing(planned, "remaining")
+        return planned._replace(state="done", reason="")
+    if entry is not None and entry.status == "failed" and planned.state != "skipped":
+        return planned._replace(state="failed", reason=entry.facts["reason"])
+    return planned
 
 
 class Estimates:
@@ -113,7 +96,8 @@ class Total(NamedTuple):
 
 
 def _kind(cell: Cell) -> tuple[str, ...]:
-    return (cell.experiment, cell.method, *(str(cell.settings.get(name, "")) for name in SIZES))
+    sizes = EXPERIMENTS[cell.experiment].sizes
+    return (cell.experiment, cell.method, *(str(cell.settings.get(name, "")) for name in sizes))
 
 
 def _column(cell: Cell) -> str:
@@ -121,37 +105,40 @@ def _column(cell: Cell) -> str:
     return f"{cell.experiment} {cell.budget} {sorted(cell.settings.items())}"
 
 
-def estimates(entries: Mapping[str, Entry], machine: str, device: str, threads: int = 1) -> Estimates:
+def estimates(entries: Mapping[str, StoredCell], machine: str, device: str, threads: int = 1) -> Estimates:
     """What the stored cells teach, at every budget and on whatever data: the time hardly depends on those."""
     known = Estimates(machine, device, threads)
     for entry in entries.values():
         row = EXPERIMENTS.get(entry.cell.experiment)
-        if row is None or entry.status != "ok" or entry.cell.version != row.version:
+        if row is None or entry.status != "ok" or not row.knows(entry.cell):
             continue
         facts = entry.facts
         where = (facts["machine"], facts["device"], facts["threads"])
-        known.learn(Planned(entry.cell, row.work(entry.cell)), facts["seconds"], *where)
+        known.learn(Planned(entry.cell, row.work(row.settings.of(entry.cell))), facts["seconds"], *where)
         for trained in EXPERIMENTS.values():
             if trained.timed_by == row.key:
-                for planned, seconds in _predictions(trained.key, entry):
+                for planned, seconds in _predictions(trained, entry):
                     known.predict(planned, seconds, *where)
     return known
 
 
-def _predictions(trained: str, timed: Entry) -> Iterator[tuple[Planned, float]]:
+def _predictions(trained: Experiment, timed: StoredCell) -> Iterator[tuple[Planned, float]]:
     """Of each method that was timed, a cell of one epoch, and the seconds that it takes."""
-    side, images = (int(timed.cell.settings[name]) for name in ("resolution", "epoch_images"))
+    cell = timed.cell
+    side, images = (float(cell.settings[name]) for name in ("resolution", "epoch_images"))
+    sizes = {name: cell.settings[name] for name in trained.sizes if name in cell.settings}
     for line in timed.values:
         if line.metric == "epoch_time":
-            cell = Cell(trained, 1, timed.cell.budget, str(line.at["method"]), {"resolution": side})
-            yield Planned(cell, float(images * side**2)), statistics.median(line.values)
+            method = str(line.at.get("method", cell.method))
+            epoch = Cell(trained.key, trained.version, cell.budget, method, sizes)
+            yield Planned(epoch, images * side**2), statistics.median(line.values)
 
 
 @dataclass(frozen=True)
 class Ledger:
     """All planned cells as they stand, and the estimates."""
 
-    standings: Sequence[Standing]
+    standings: Sequence[Planned]
     estimates: Estimates
     #: how many cells run at a time
     jobs: int = 1
@@ -165,13 +152,13 @@ class Ledger:
         experiments, columns = (
             {name: place for place, name in enumerate(dict.fromkeys(names))}
             for names in (
-                [one.planned.cell.experiment for one in self.standings],
-                [_column(one.planned.cell) for one in self.standings],
+                [one.cell.experiment for one in self.standings],
+                [_column(one.cell) for one in self.standings],
             )
         )
 
-        def worth(one: Standing) -> tuple[int, int, int, float]:
-            cell, seconds = one.planned.cell, self.estimates.seconds(one.planned)
+        def worth(one: Planned) -> tuple[int, int, int, float]:
+            cell, seconds = one.cell, self.estimates.seconds(one)
             place = experiments[cell.experiment], cell.seed, columns[_column(cell)]
             return *place, math.inf if seconds is None else seconds
 
@@ -180,25 +167,25 @@ class Ledger:
     @property
     def to_do(self) -> list[Planned]:
         """What a run would carry out."""
-        return [one.planned for one in self.standings if one.to_do]
+        return [one for one in self.standings if one.to_do]
 
     @property
     def is_begun(self) -> bool:
         """Whether anything of it was run."""
         return any(one.state in ("done", "failed") for one in self.standings)
 
-    def experiments(self) -> dict[str, list[Standing]]:
+    def experiments(self) -> dict[str, list[Planned]]:
         """The cells of each experiment."""
-        groups: dict[str, list[Standing]] = {}
+        groups: dict[str, list[Planned]] = {}
         for one in self.standings:
-            groups.setdefault(one.planned.cell.experiment, []).append(one)
+            groups.setdefault(one.cell.experiment, []).append(one)
         return groups
 
-    def left(self, standings: Iterable[Standing]) -> Total:
+    def left(self, standings: Iterable[Planned]) -> Total:
         """How long a run of the cells that are to do takes."""
-        cells = [one.planned for one in standings if one.to_do]
-        alone = self.estimates.total(cell for cell in cells if EXPERIMENTS[cell.cell.experiment].alone)
-        others = self.estimates.total(cell for cell in cells if not EXPERIMENTS[cell.cell.experiment].alone)
+        cells = [one for one in standings if one.to_do]
+        alone = self.estimates.total(one for one in cells if one.alone)
+        others = self.estimates.total(one for one in cells if not one.alone)
         return Total(alone.seconds + others.seconds / self.jobs, alone.unknown + others.unknown)
 
     def as_dict(self, *, cells: bool) -> dict[str, Any]:
@@ -208,12 +195,12 @@ class Ledger:
             document["cells"] = [self._cell(one) for one in self.standings]
         return document
 
-    def _summary(self, key: str, standings: Sequence[Standing]) -> dict[str, Any]:
+    def _summary(self, key: str, standings: Sequence[Planned]) -> dict[str, Any]:
         left = self.left(standings)
         counts = Counter(one.state for one in standings)
         return {
             "experiment": key,
-            "budget": standings[0].planned.cell.budget,
+            "budget": standings[0].cell.budget,
             "cells": len(standings),
             **{state: counts[state] for state in ("done", "failed", "skipped", "remaining")},
             "reasons": dict(Counter(one.reason for one in standings if one.reason)),
@@ -221,7 +208,7 @@ class Ledger:
             "cells_of_unknown_length": left.unknown,
         }
 
-    def _cell(self, one: Standing) -> dict[str, Any]:
-        cell = one.planned.cell
-        seconds = self.estimates.seconds(one.planned) if one.to_do else None
+    def _cell(self, one: Planned) -> dict[str, Any]:
+        cell = one.cell
+        seconds = self.estimates.seconds(one) if one.to_do else None
         return {"cell": cell.id, **cell.as_dict(), "state": one.state, "reason": one.reason, "seconds": seconds}

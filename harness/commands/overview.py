@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands.asked import Asked
-from harness.commands.ledger import Ledger, Standing, Total
-from harness.data.sources import Status
-from harness.plan import EXPERIMENTS
-from harness.records import Cell
+from harness.commands.ledger import Ledger, Total
+from harness.data.sources import DataSetStatus
+from harness.experiments import EXPERIMENTS
+from harness.records import Cell, Planned, State
 from harness.run.engines.display import spoken
 from harness.store.reading import size
 from harness.store.running import running
 
-STATES = ("done", "failed", "skipped", "remaining")
+STATES: tuple[State, ...] = ("done", "failed", "skipped", "remaining")
 #: What git and those who clone should not be asked to carry.
 LARGEST_STORE = 50e6
 
@@ -33,9 +33,9 @@ def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool) -
     _print_other_data([ledger], asked, console)
 
 
-def _line(one: Standing, ledger: Ledger) -> str:
-    cell = one.planned.cell
-    told = one.reason or (f"takes {spoken(ledger.estimates.seconds(one.planned))}" if one.to_do else "")
+def _line(one: Planned, ledger: Ledger) -> str:
+    cell = one.cell
+    told = one.reason or (f"takes {spoken(ledger.estimates.seconds(one))}" if one.to_do else "")
     return f"{one.state:9} {cell.id} {cell.title}" + (f" ({told})" if told else "")
 
 
@@ -51,7 +51,7 @@ def print_overview(ledgers: Sequence[Ledger], console: Console) -> None:
             counts = Counter(one.state for one in standings)
             numbers = [str(len(standings)), *(str(counts[state]) for state in STATES)]
             left = ledger.left(standings).words(spoken) if counts["failed"] or counts["remaining"] else "–"
-            table.add_row(key, standings[0].planned.cell.budget, *numbers, left)
+            table.add_row(key, standings[0].cell.budget, *numbers, left)
     console.print(table)
     for ledger in ledgers:
         _print_reasons(ledger, console)
@@ -62,7 +62,7 @@ def _print_reasons(ledger: Ledger, console: Console) -> None:
     for key, standings in ledger.experiments().items():
         counts = Counter((one.state, one.reason) for one in standings if one.reason)
         for (state, reason), count in counts.most_common():
-            told = f"{key}, {standings[0].planned.cell.budget}: {count} {state}: {reason}"
+            told = f"{key}, {standings[0].cell.budget}: {count} {state}: {reason}"
             console.print(told, style="red" if state == "failed" else "", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -122,7 +122,7 @@ def _print_other_data(ledgers: Sequence[Ledger], asked: Asked, console: Console)
     """What is stored of the same experiments and budgets on other data than the plan's: nothing of it counts here."""
     for ledger in ledgers:
         for key, standings in ledger.experiments().items():
-            planned = [one.planned.cell for one in standings]
+            planned = [one.cell for one in standings]
             ids, budget = {cell.id for cell in planned}, planned[0].budget
             others = [
                 entry.cell
@@ -152,10 +152,10 @@ def _data(cell: Cell) -> str:
 
 def _retired(asked: Asked) -> int:
     cells = [entry.cell for entry in asked.entries.values() if entry.cell.experiment in EXPERIMENTS]
-    return sum(cell.version != EXPERIMENTS[cell.experiment].version for cell in cells)
+    return sum(not EXPERIMENTS[cell.experiment].knows(cell) for cell in cells)
 
 
-def data_table(sets: Sequence[Status]) -> Table:
+def data_table(sets: Sequence[DataSetStatus]) -> Table:
     """The data sets, where they are, and what is missing."""
     table = Table(box=None, padding=(0, 1))
     for name in ("data set", "found", "images", "where", "remark"):

@@ -110,8 +110,8 @@ def _check_rows(found: Material, rows: Path, out: Path) -> None:
 
 def material(rows: Path, causes: Path) -> Material:
     """All that the report is made of, with what was odd about it."""
+    from harness.experiments import EXPERIMENTS
     from harness.paper import published
-    from harness.plan import EXPERIMENTS
     from harness.report.rendering import Material
     from harness.store.frame import load
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from harness.records import CORE, METRICS
-from harness.store.lines import FACTS, Entry, StoreWarning, Values
+from harness.store.lines import FACTS, StoredCell, StoreWarning, Values
 from harness.store.reading import stored
 from sesn.methods import METHODS
 
@@ -44,7 +44,7 @@ def _no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-def frame_of(entries: Sequence[Entry]) -> pd.DataFrame:
+def frame_of(entries: Sequence[StoredCell]) -> pd.DataFrame:
     """The same of entries at hand."""
     owners, lines = _lines(entries)
     lengths = np.array([len(line.values) for line in lines], dtype=np.int64)
@@ -71,14 +71,14 @@ def frame_of(entries: Sequence[Entry]) -> pd.DataFrame:
     return pd.DataFrame(ordered | _extra_columns(entries, owners, lines, of_line))
 
 
-def _lines(entries: Sequence[Entry]) -> tuple[list[int], list[Values]]:
+def _lines(entries: Sequence[StoredCell]) -> tuple[list[int], list[Values]]:
     """All lines of values, and beside each the index of its cell."""
     pairs = [(index, line) for index, entry in enumerate(entries) for line in entry.values or [_NOTHING]]
     return [owner for owner, _ in pairs], [line for _, line in pairs]
 
 
 def _extra_columns(
-    entries: Sequence[Entry], owners: Sequence[int], lines: Sequence[Values], of_line: np.ndarray
+    entries: Sequence[StoredCell], owners: Sequence[int], lines: Sequence[Values], of_line: np.ndarray
 ) -> dict[str, Any]:
     """Settings and coordinates. A coordinate of a setting's name wins: it says where in the cell the value was seen."""
     settings = {name: None for entry in entries for name in entry.cell.settings}

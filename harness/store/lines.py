@@ -6,7 +6,7 @@ A cell is some lines of values, then the one line that closes it:
     {"format":2,"cell":id,"experiment":...,"status":"ok",...,"seconds":12.3,"lines":1,"digest":"0123456789abcdef"}
 
 Nothing counts before its closing line. A later closing line of a cell replaces the earlier. `lines` is the number of
-lines of values, `digest` a checksum of all that comes before it in the cell. Formats 0 and 1 have neither.
+lines of values, `digest` a checksum of all that comes before it in the cell. Format 1 has neither.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.records import BUDGETS, CORE, SOURCES, STATUSES, Cell, Result
 from sesn.errors import UsageError
 
-#: Raised when lines change their meaning; READERS then keeps the reader of the older ones.
+#: Raised when lines change their meaning. Format 1 is the same without `lines` and `digest`.
 FORMAT = 2
+FORMATS = (1, FORMAT)
 #: What stands before the digest in a closing line.
 SEAL = b',"digest":"'
 #: What a closing line says beside its cell.
@@ -49,7 +50,7 @@ class Values(NamedTuple):
     values: list[float]
 
 
-class Entry(NamedTuple):
+class StoredCell(NamedTuple):
     """A stored cell: what it was, what became of it (FACTS), and what it saw."""
 
     cell: Cell
@@ -139,11 +140,14 @@ def _decoded(value: Any) -> float:
     raise UsageError(f"{value!r} is no number")
 
 
-def entry_of(path: Path, fields: dict[str, Any], pending: list[dict[str, Any]]) -> Entry:
+def entry_of(path: Path, fields: dict[str, Any], pending: list[dict[str, Any]]) -> StoredCell:
     """The cell of a closing line and of its lines of values."""
-    if fields["format"] not in tuple(READERS):
-        raise UsageError(f"`format` (={fields['format']!r}) must be one of {', '.join(map(str, READERS))}")
-    entry = READERS[fields["format"]](fields, pending)
+    if fields["format"] not in FORMATS:
+        raise UsageError(f"`format` (={fields['format']!r}) must be one of {', '.join(map(str, FORMATS))}")
+    if fields["format"] == FORMAT:
+        _ = fields["lines"], fields["digest"]  # which must be there, and have been compared before
+    values = [Values(line["metric"], line["at"], line["values"]) for line in pending]
+    entry = StoredCell(Cell.from_dict(fields), {name: fields[name] for name in FACTS}, values)
     checks: tuple[tuple[bool, str], ...] = (
         (entry.cell.id == fields["cell"], f"its settings are those of cell {entry.cell.id}"),
         (entry.cell.experiment == path.stem, f"it belongs into {entry.cell.experiment}{path.suffix}"),
@@ -155,31 +159,3 @@ def entry_of(path: Path, fields: dict[str, Any], pending: list[dict[str, Any]]) 
         if not holds:
             raise UsageError(rule)
     return entry
-
-
-def _format_1(fields: dict[str, Any], pending: list[dict[str, Any]]) -> Entry:
-    values = [Values(line["metric"], line["at"], line["values"]) for line in pending]
-    return Entry(Cell.from_dict(fields), {name: fields[name] for name in FACTS}, values)
-
-
-def _format_2(fields: dict[str, Any], pending: list[dict[str, Any]]) -> Entry:
-    """As format 1, with `lines` and `digest`, which must be there and have been compared before."""
-    _ = fields["lines"], fields["digest"]
-    return _format_1(fields, pending)
-
-
-def _format_0(fields: dict[str, Any], _pending: list[dict[str, Any]]) -> Entry:
-    """The layout before format 1: one line a cell, its values and its provenance inside; no `source`, no `code`."""
-    facts = {"source": "measured", "code": "", **fields["provenance"]}
-    facts |= {name: fields[name] for name in ("status", "reason", "started", "seconds")}
-    for line in fields["measurements"]:
-        _check_values(line)
-    values = [Values(line["metric"], line["at"], line["values"]) for line in fields["measurements"]]
-    return Entry(Cell.from_dict(fields), {name: facts[name] for name in FACTS}, values)
-
-
-READERS: dict[int, Callable[[dict[str, Any], list[dict[str, Any]]], Entry]] = {
-    0: _format_0,
-    1: _format_1,
-    2: _format_2,
-}

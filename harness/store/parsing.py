@@ -2,7 +2,7 @@
 
 - What follows the last closing line may be torn, as a killed writer leaves it. It is ignored with a warning.
 - Lines that differ from the digest of their cell are damaged. They are left out with a warning, the others count.
-- Anything else is an error, as is all damage to the lines of formats 0 and 1, which have no digest.
+- Anything else is an error, as is all damage to the lines of format 1, which have no digest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.store.lines import FORMAT, SEAL, Entry, StoreError, StoreWarning, check_fields, entry_of, valid_digest
+from harness.store.lines import FORMAT, SEAL, StoredCell, StoreError, StoreWarning, check_fields, entry_of, valid_digest
 from sesn.tools.files import read_regular
 
 #: What a torn end is moved to, beside the file.
@@ -45,7 +45,7 @@ class Contents(NamedTuple):
         unended: whether a line break is missing there.
     """
 
-    entries: list[Entry]
+    entries: list[StoredCell]
     digests: set[str]
     damages: list[Damage]
     end: int
@@ -110,7 +110,7 @@ def _refuse_carriage_returns(path: Path, data: bytes) -> None:
         )
 
 
-class _Line(NamedTuple):
+class _RawLine(NamedTuple):
     """A line, and what it says or why it cannot be read."""
 
     number: int
@@ -124,11 +124,11 @@ class _Parser:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._entries: list[Entry] = []
+        self._entries: list[StoredCell] = []
         self._digests: set[str] = set()
         self._damages: list[Damage] = []
         #: The lines since the last closing line.
-        self._open: list[_Line] = []
+        self._open: list[_RawLine] = []
 
     def parse(self, data: bytes) -> Contents:
         lines = data.split(b"\n")
@@ -150,7 +150,7 @@ class _Parser:
             self._entries, self._digests, self._still_missing(), end, unended=data[end - 1 : end] not in (b"", b"\n")
         )
 
-    def _close(self, closing: _Line) -> None:
+    def _close(self, closing: _RawLine) -> None:
         # Both stand in every sealed cell, and a changed byte spoils one of them at most.
         if closing.fields.keys().isdisjoint(("lines", "digest")):
             self._entries.append(self._entry(self._open))
@@ -166,7 +166,7 @@ class _Parser:
         self._entries.append(self._entry(own))
         self._digests.add(digest)
 
-    def _entry(self, lines: Sequence[_Line]) -> Entry:
+    def _entry(self, lines: Sequence[_RawLine]) -> StoredCell:
         """A cell of lines that must be in order."""
         self._check(lines)
         *values, closing = lines
@@ -175,7 +175,7 @@ class _Parser:
         except _UNREADABLE as error:
             raise _corrupt(self._path, closing.number, error) from error
 
-    def _check(self, lines: Sequence[_Line]) -> None:
+    def _check(self, lines: Sequence[_RawLine]) -> None:
         """Refuse lines that cannot be read, or that are of several cells."""
         cell = lines[0].fields.get("cell") if lines else None
         for line in lines:
@@ -196,7 +196,7 @@ class _Parser:
             raise
         return True
 
-    def _leave_out(self, lines: Sequence[_Line]) -> None:
+    def _leave_out(self, lines: Sequence[_RawLine]) -> None:
         if lines:
             names = re.findall(r'"cell":"([^"]*)"', b"\n".join(line.raw for line in lines).decode(errors="replace"))
             self._damages.append(Damage(lines[0].number, lines[-1].number, frozenset(names), len(self._entries)))
@@ -213,16 +213,16 @@ class _Parser:
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
-def _line(number: int, raw: bytes, objects: list[Any] | None) -> _Line:
+def _line(number: int, raw: bytes, objects: list[Any] | None) -> _RawLine:
     try:
         fields = objects[number - 1] if objects else _decoder.decode(raw.decode())
         check_fields(fields)
     except _UNREADABLE as error:
-        return _Line(number, raw, {}, error)
-    return _Line(number, raw, fields)
+        return _RawLine(number, raw, {}, error)
+    return _RawLine(number, raw, fields)
 
 
-def _is_cut_short(line: _Line) -> bool:
+def _is_cut_short(line: _RawLine) -> bool:
     """Whether it is the beginning of a line and nothing else: no other object begins in it, least a closing line."""
     if not isinstance(line.error, json.JSONDecodeError | UnicodeDecodeError) or CLOSING in line.raw[1:]:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.store.lines import Entry, StoreError
+from harness.store.lines import StoredCell, StoreError
 from harness.store.parsing import read
 
 SUFFIX = ".jsonl"
@@ -20,9 +20,9 @@ def files(rows: Path, experiments: Iterable[str] | None = None) -> list[Path]:
     return [path for key in experiments if (path := rows / f"{key}{SUFFIX}").exists()]
 
 
-def stored(rows: Path, experiments: Iterable[str] | None = None) -> dict[str, Entry]:
+def stored(rows: Path, experiments: Iterable[str] | None = None) -> dict[str, StoredCell]:
     """Each cell by its id; where one was run again, its last entry that was measured, or its last."""
-    found: dict[str, Entry] = {}
+    found: dict[str, StoredCell] = {}
     for path in files(rows, experiments):
         for entry in read(path).entries:
             if entry.status == "ok" or found.get(entry.cell.id, entry).status != "ok":

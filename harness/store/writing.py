@@ -20,7 +20,7 @@ from harness.store.lines import StoreError, StoreWarning, digest_of, encode
 from harness.store.parsing import CUT, Contents, parse
 from harness.store.reading import SUFFIX
 from harness.store.running import LOCK, Doing, Running, read_note, write_note
-from sesn.tools.files import advice, check_regular, check_writable, naming, open_own
+from sesn.tools.files import advice, check_regular, check_writable, naming, open_own, sync_folder
 
 #: Who asks what is running holds the lock for a moment: so often, and so many seconds apart, it is tried to be taken.
 LOCK_ATTEMPTS, LOCK_PAUSE = 5, 0.02
@@ -165,7 +165,7 @@ class _File:
         contents = parse(self._path, data)
         _repair(self._path, self._descriptor, contents, data)
         if is_new:
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
         self._known = _state(os.fstat(self._descriptor))
         self._compare(contents)
 
@@ -249,7 +249,7 @@ def _keep_beside(path: Path, suffix: str, content: bytes) -> Path:
         _append(descriptor, content if content.endswith(b"\n") else content + b"\n")
     finally:
         os.close(descriptor)
-    _sync_folder(beside.parent)
+    sync_folder(beside.parent)
     return beside
 
 
@@ -266,15 +266,6 @@ def _append(descriptor: int, block: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(descriptor, before)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file is safe once its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _take_lock(rows: Path) -> int:

@@ -44,6 +44,17 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """A new name is safe once its folder is on the disk; only POSIX systems let a folder be synchronised."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def check_writable(path: Path) -> None:
     """Say before a long run that its result could not be written at the end."""
     if path.is_dir():

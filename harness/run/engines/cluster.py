@@ -7,6 +7,7 @@ that it is a failed cell, as it is locally.
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 import time
@@ -14,14 +15,16 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from harness.records import Result
+from harness.experiment import Context
+from harness.records import Planned, Result
 from harness.run import imports
 from harness.run.engines.devices import cores
-from harness.run.engines.work import Listener, Place, Task, Throttled, carry_out, now, one_line
+from harness.run.engines.work import Listener, Throttled, carry_out, now, one_line
 from sesn._checks import complaint, require
 from sesn.errors import UsageError
 
@@ -46,7 +49,7 @@ class Cluster:
         jobs: how many cells a machine without GPUs runs at a time.
     """
 
-    place: Place
+    place: Context
     device: str = "auto"
     address: str | None = None
     threads: int | None = None
@@ -56,15 +59,15 @@ class Cluster:
         if self.device not in ("auto", "cpu", "cuda"):
             raise UsageError(complaint("device", self.device, "auto, cpu or cuda", "Ray chooses which GPU"))
 
-    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
-        """Carry out all tasks: first those that must be alone, each on a whole machine, then the others."""
-        with _connected(self.address, (self.threads or 1) * self.jobs) as ray:
+    def run(self, cells: Sequence[Planned], listener: Listener) -> None:
+        """Carry out all cells: first those that must be alone, each on a whole machine, then the others."""
+        with _connected(self.address, (self.threads or 1) * self.jobs, imports.shipped(cells)) as ray:
             machine = self._machine(ray)
-            for task in tasks:
-                if task.alone:
-                    _Batch(ray, self._place(machine, int(machine["CPU"])), listener).run([task])
+            for planned in cells:
+                if planned.alone:
+                    _Batch(ray, self._place(machine, int(machine["CPU"])), listener).run([planned])
             shared = self.threads or int(machine["CPU"] / (machine.get("GPU") or self.jobs))
-            _Batch(ray, self._place(machine, shared), listener).run([task for task in tasks if not task.alone])
+            _Batch(ray, self._place(machine, shared), listener).run([one for one in cells if not one.alone])
 
     def _machine(self, ray: Any) -> Mapping[str, float]:
         """What the smallest machine of those that will be used has: what fits there fits everywhere."""
@@ -77,7 +80,7 @@ class Cluster:
             raise UsageError(complaint("address", self.address, "a cluster with at least one free processor core"))
         return min(used, key=lambda machine: machine["CPU"])
 
-    def _place(self, machine: Mapping[str, float], threads: int) -> Place:
+    def _place(self, machine: Mapping[str, float], threads: int) -> Context:
         # Ray would wait for a machine that has so many, for ever.
         rule = f"at most {machine['CPU']:g}, the cores of the cluster's smallest machine"
         require(threads <= machine["CPU"], "threads", threads, rule)
@@ -85,8 +88,8 @@ class Cluster:
 
 
 @contextmanager
-def _connected(address: str | None, least_cores: int) -> Iterator[Any]:
-    """Ray, connected to a cluster, or to one that is started here."""
+def _connected(address: str | None, least_cores: int, files: Mapping[str, Path]) -> Iterator[Any]:
+    """Ray, connected to a cluster, or to one that is started here; every worker gets the files in a folder."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # As Ray will do it from some version on; until that is said it warns.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -97,15 +100,17 @@ def _connected(address: str | None, least_cores: int) -> Iterator[Any]:
     except ImportError as error:
         raise UsageError("`engine` (='ray') needs Ray: pip install 'sesn[cluster]'") from error
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
-    # An empty folder to work in: without one Ray has workers import from the current directory, before all else.
-    with tempfile.TemporaryDirectory(prefix="sesn-ray-") as nothing:
-        options["runtime_env"] = {"working_dir": nothing}
+    # A folder to work in with nothing else: without one Ray has workers import from the current directory first.
+    with tempfile.TemporaryDirectory(prefix="sesn-ray-") as folder:
+        for name, path in files.items():
+            shutil.copyfile(path, Path(folder) / name)
+        options["runtime_env"] = {"working_dir": folder, "env_vars": imports.shipped_methods()}
         if address is None:
             # "local": never one that happens to run here.
             options |= {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
             options |= {"num_cpus": max(cores(), least_cores)}
             # Cells may come from wherever this process imports.
-            options["runtime_env"]["env_vars"] = imports.environment()
+            options["runtime_env"]["env_vars"] |= imports.paths()
         try:
             _knock(address)
             ray.init(**options)
@@ -162,15 +167,15 @@ class _Board:
         return news
 
 
-def _carry_out(task: Task, place: Place, board: Any) -> Result:
+def _carry_out(planned: Planned, place: Context, board: Any) -> Result:
     """What a worker of the cluster does."""
     torch.set_num_threads(place.threads)
 
     def tell(fraction: float, doing: str) -> None:
-        board.tell.remote(task.cell.id, fraction, doing)
+        board.tell.remote(planned.cell.id, fraction, doing)
 
     tell(0.0, "")
-    return carry_out(task, place, Throttled(tell))
+    return carry_out(planned, place, Throttled(tell))
 
 
 @dataclass
@@ -178,26 +183,27 @@ class _Batch:
     """Tasks that run side by side."""
 
     ray: Any
-    place: Place
+    place: Context
     listener: Listener
-    _given: dict[Any, Task] = field(default_factory=dict)
+    _given: dict[Any, Planned] = field(default_factory=dict)
     _attempts: Counter[str] = field(default_factory=Counter)
     _begun: dict[str, str] = field(default_factory=dict)
 
-    def run(self, tasks: Sequence[Task]) -> None:
-        if not tasks:
+    def run(self, cells: Sequence[Planned]) -> None:
+        if not cells:
             return
         ray = self.ray
         board = ray.remote(num_cpus=0)(_Board).remote()
         # Retries are counted here, so that they are the same for every kind of death.
         options = {"num_cpus": self.place.threads, "num_gpus": int(self.place.device == "cuda"), "max_retries": 0}
         remote = ray.remote(**options)(_carry_out)
-        waiting = deque(tasks)
+        waiting = deque(cells)
         looked = time.monotonic()
         while waiting or self._given:
             while waiting and len(self._given) < MOST_GIVEN_OUT:
-                task = waiting.popleft()
-                self._given[remote.remote(task, self.place, board)] = task
+                planned = waiting.popleft()
+                sent = planned._replace(runner=imports.shipped_name(planned.runner))
+                self._given[remote.remote(sent, self.place, board)] = planned
             for reference in self._ready():
                 waiting.extend(self._received(reference))
             if time.monotonic() - looked >= PATIENCE:
@@ -210,18 +216,18 @@ class _Batch:
         first, _ = self.ray.wait(given, timeout=PATIENCE)
         return list(self.ray.wait(given, num_returns=len(given), timeout=0)[0]) if first else []
 
-    def _received(self, reference: Any) -> list[Task]:
-        """Pass the result on, and return the task if it is to be given out again."""
-        task = self._given.pop(reference)
-        name = task.cell.id
+    def _received(self, reference: Any) -> list[Planned]:
+        """Pass the result on, and return the cell if it is to be given out again."""
+        planned = self._given.pop(reference)
+        name = planned.cell.id
         self._attempts[name] += 1
         try:
             result = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
             if self._attempts[name] < ATTEMPTS:
-                return [task]
+                return [planned]
             reason = f"{type(error).__name__}, {ATTEMPTS} times: {one_line(str(error))}"
-            result = Result(task.cell, "failed", (), reason, {}, self._begun.get(name, now()))
+            result = Result(planned.cell, "failed", (), reason, {}, self._begun.get(name, now()))
         self.listener.finished(result)
         return []
 
@@ -231,7 +237,7 @@ class _Batch:
             news = self.ray.get(board.take.remote(), timeout=10 * PATIENCE)
         except self.ray.exceptions.RayError:
             return
-        cells = {task.cell.id: task.cell for task in self._given.values()}
+        cells = {planned.cell.id: planned.cell for planned in self._given.values()}
         for name, (fraction, doing) in news.items():
             if name in cells:
                 if name not in self._begun:

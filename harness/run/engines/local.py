@@ -21,10 +21,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from harness.records import Result
+from harness.experiment import Context
+from harness.records import Planned, Result
 from harness.run import imports
 from harness.run.engines.devices import threads_of_each
-from harness.run.engines.work import Listener, Place, Task, now
+from harness.run.engines.work import Listener, now
 
 #: Seconds between looks at workers that say nothing.
 PATIENCE = 0.5
@@ -43,22 +44,22 @@ class Local:
         logs: the folder for what workers print, tracebacks among it.
     """
 
-    place: Place
+    place: Context
     devices: Sequence[str]
     threads: int | None
     logs: Path
 
-    def run(self, tasks: Sequence[Task], listener: Listener) -> None:
-        """Carry out all tasks: first those that must be alone, with all threads, then the others."""
+    def run(self, cells: Sequence[Planned], listener: Listener) -> None:
+        """Carry out all cells: first those that must be alone, with all threads, then the others."""
         self.logs.mkdir(parents=True, exist_ok=True)
         for old in self.logs.glob("worker-*.log"):
             old.unlink()
-        alone = [task for task in tasks if task.alone]
-        others = [task for task in tasks if not task.alone]
+        alone = [planned for planned in cells if planned.alone]
+        others = [planned for planned in cells if not planned.alone]
         _Pool(self._places(self.devices[:1]), self.logs, listener).run(alone)
         _Pool(self._places(self.devices)[: len(others)], self.logs, listener).run(others)
 
-    def _places(self, devices: Sequence[str]) -> list[Place]:
+    def _places(self, devices: Sequence[str]) -> list[Context]:
         threads = self.threads or threads_of_each(len(devices))
         return [replace(self.place, device=device, threads=threads) for device in devices]
 
@@ -66,21 +67,24 @@ class Local:
 class _Pool:
     """As many workers as places."""
 
-    def __init__(self, places: Sequence[Place], logs: Path, listener: Listener) -> None:
+    def __init__(self, places: Sequence[Context], logs: Path, listener: Listener) -> None:
         self._places = places
         self._logs = logs
         self._listener = listener
         self._workers: list[_Worker] = []
         self._false_starts = 0
 
-    def run(self, tasks: Sequence[Task]) -> None:
-        if not tasks:
+    def run(self, cells: Sequence[Planned]) -> None:
+        if not cells:
             return
-        waiting = deque(tasks)
+        waiting = deque(cells)
         try:
             self._workers = [_Worker(place, self._log(index)) for index, place in enumerate(self._places)]
-            while waiting or any(worker.task for worker in self._workers):
-                self._hand_out(waiting)
+            while waiting or any(worker.planned for worker in self._workers):
+                for worker in self._workers:
+                    if waiting and worker.is_ready and worker.planned is None:
+                        self._listener.started(waiting[0].cell)
+                        worker.begin(waiting.popleft())
                 self._hear()
                 self._bury(needed=bool(waiting))
         finally:
@@ -89,13 +93,6 @@ class _Pool:
 
     def _log(self, index: int) -> Path:
         return self._logs / f"worker-{index}.log"
-
-    def _hand_out(self, waiting: deque[Task]) -> None:
-        for worker in self._workers:
-            if waiting and worker.is_ready and worker.task is None:
-                worker.begin(waiting.popleft())
-                assert worker.task is not None
-                self._listener.started(worker.task.cell)
 
     def _hear(self) -> None:
         by_connection: dict[Any, _Worker] = {worker.connection: worker for worker in self._workers if worker.is_open}
@@ -109,10 +106,10 @@ class _Pool:
     def _heard(self, worker: _Worker, kind: str, content: list[Any]) -> None:
         if kind == "ready":
             worker.facts = content[0]
-        elif kind == "progress" and worker.task is not None:
-            self._listener.progressed(worker.task.cell, *content)
+        elif kind == "progress" and worker.planned is not None:
+            self._listener.progressed(worker.planned.cell, *content)
         elif kind == "result":
-            worker.task = None
+            worker.planned = None
             self._listener.finished(content[0])
 
     def _bury(self, *, needed: bool) -> None:
@@ -125,7 +122,7 @@ class _Pool:
             worker.kill()
             if not worker.is_ready:
                 self._count_false_start(worker)
-            if worker.task is not None:
+            if worker.planned is not None:
                 self._listener.finished(worker.obituary())
             if needed:
                 self._workers.append(_Worker(worker.place, worker.log))
@@ -144,9 +141,9 @@ class _Pool:
 class _Worker:
     """A worker process, as its parent sees it."""
 
-    place: Place
+    place: Context
     log: Path
-    task: Task | None = None
+    planned: Planned | None = None
     facts: Mapping[str, str | int] = field(default_factory=dict)
     is_open: bool = True
     _started: str = ""
@@ -167,7 +164,7 @@ class _Worker:
                 start_new_session=True,
             )
         theirs.close()
-        # One that is dead already is noticed where all are.
+        # A worker that is dead already is noticed by `_bury`.
         with suppress(OSError):
             ours.send(self.place)
 
@@ -186,12 +183,12 @@ class _Worker:
         """Whether it has said which machine it is on."""
         return bool(self.facts)
 
-    def begin(self, task: Task) -> None:
-        self.task = task
+    def begin(self, planned: Planned) -> None:
+        self.planned = planned
         self._started, self._clock = now(), time.monotonic()
-        # A worker that died meanwhile is noticed where all are.
+        # A worker that died meanwhile is noticed by `_bury`.
         with suppress(OSError):
-            self.connection.send(task)
+            self.connection.send(planned)
 
     def messages(self) -> list[Any]:
         """What has arrived; the end of the pipe closes it."""
@@ -223,9 +220,9 @@ class _Worker:
 
     def obituary(self) -> Result:
         """The failed cell of a dead worker."""
-        assert self.task is not None
+        assert self.planned is not None
         seconds = round(time.monotonic() - self._clock, 4)
-        return Result(self.task.cell, "failed", (), f"the worker {self.fate}", self.facts, self._started, seconds)
+        return Result(self.planned.cell, "failed", (), f"the worker {self.fate}", self.facts, self._started, seconds)
 
 
 def _signal_name(number: int) -> str:

@@ -5,51 +5,27 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Protocol
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 import torch
 
-from harness.records import SOURCE, Cell, Measurement, Result, Scalar, Status
-from harness.run.context import Context, Progress, Skip
-from harness.run.runners import load_runner
+from harness.experiment import Context, Progress, Skip
+from harness.records import EXPERIMENT_SOURCE, SOURCE, Cell, Measurement, Planned, Result, Scalar, Status
+from sesn._source import named
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import method
 from sesn.tools.machine import provenance_with_code
 
+Runner = Callable[[Cell, Context], Sequence[Measurement]]
 #: A reason is one line of a table.
 LONGEST_REASON = 300
 #: No more often than this is progress told, in seconds.
 TOLD_EVERY = 0.1
-
-
-@dataclass(frozen=True)
-class Task:
-    """A cell, the "module:function" that carries it out, and whether nothing may run beside it."""
-
-    cell: Cell
-    runner: str
-    alone: bool = False
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where and how cells are carried out; nothing of it changes their results.
-
-    Attributes:
-        device: "cpu", "cuda", "cuda:1".
-        threads: of torch, in each worker.
-        data_root: see Context.
-        scratch: the folder in which each cell has a folder for its checkpoints, named by its id; None: none have.
-    """
-
-    device: str = "cpu"
-    threads: int = 1
-    data_root: Path | None = None
-    scratch: Path | None = None
 
 
 class Listener(Protocol):
@@ -79,39 +55,52 @@ class Throttled:
             self._on_progress(float(fraction), str(doing))
 
 
-def carry_out(task: Task, place: Place, on_progress: Progress) -> Result:
+def carry_out(planned: Planned, place: Context, on_progress: Progress) -> Result:
     """Run a cell and say what became of it. Whatever goes wrong in it is a result, too."""
-    scratch = place.scratch / task.cell.id if place.scratch else None
+    cell = planned.cell
     earlier: list[float] = []
-    context = Context(place.data_root, place.device, scratch, on_progress, earlier.append)
+    scratch = place.scratch / cell.id if place.scratch else None
+    context = replace(place, scratch=scratch, on_progress=on_progress, on_resume=earlier.append)
     started, clock = now(), time.perf_counter()
-    status, measurements, reason = _attempt(task, context)
-    seconds = round(time.perf_counter() - clock + sum(earlier), 4)
-    return Result(task.cell, status, measurements, reason, provenance_with_code(place.device), started, seconds)
-
-
-def _attempt(task: Task, context: Context) -> tuple[Status, tuple[Measurement, ...], str]:
+    status: Status = "ok"
+    measurements: tuple[Measurement, ...] = ()
+    reason = ""
     try:
-        if context.scratch is not None:
-            context.scratch.mkdir(parents=True, exist_ok=True)
-        _check_source(task.cell)
-        return "ok", _plain(load_runner(task.runner)(task.cell, context)), ""
+        if scratch is not None:
+            scratch.mkdir(parents=True, exist_ok=True)
+        measurements = _plain(_runner(planned)(cell, context))
     except Skip as skip:
-        return "skipped", (), one_line(str(skip)) or "it has nothing to measure"
+        status, reason = "skipped", one_line(str(skip)) or "it has nothing to measure"
     # SystemExit: a library that gives up must not take the worker with it.
     except (Exception, SystemExit) as error:
         # To the worker's log.
         traceback.print_exc()
-        reason = _reason(error)
-    _let_go()
-    return "failed", (), reason
+        status, reason = "failed", _reason(error)
+    seconds = round(time.perf_counter() - clock + sum(earlier), 4)
+    if status == "failed":
+        _let_go()
+    return Result(cell, status, measurements, reason, provenance_with_code(place.device), started, seconds)
 
 
-def _check_source(cell: Cell) -> None:
-    """A method from outside must be what it was when the cell was planned."""
-    planned = cell.settings.get(SOURCE)
-    if planned is not None and method(cell.method).digest != planned:
-        raise UsageError(f"the source of the method {cell.method!r} has changed since the run began; run it again")
+def _runner(planned: Planned) -> Runner:
+    """What carries out a cell. A method or an experiment from outside must be what it was when the cell was planned."""
+    cell, changed = planned.cell, "has changed since the run began; run it again"
+    if (source := cell.settings.get(SOURCE)) and method(cell.method).digest != source:
+        raise UsageError(f"the source of the method {cell.method!r} {changed}")
+    home, _, name = planned.runner.rpartition(":")
+    if not home.endswith(".py"):
+        return cast(Runner, getattr(import_module(home), name))
+    run, digest = _from_file(planned.runner)
+    if digest != cell.settings.get(EXPERIMENT_SOURCE):
+        raise UsageError(f"the source of the experiment {cell.experiment!r} {changed}")
+    return run
+
+
+@cache
+def _from_file(home: str) -> tuple[Runner, str]:
+    """What carries out the cells of an experiment from outside, and the digest of its file; a worker runs it once."""
+    found = named(home, f"`experiment` (={home!r})", "FILE.py:NAME", "mine.py:MINE")
+    return found.value.run, found.digest
 
 
 def _plain(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:

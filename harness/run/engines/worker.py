@@ -20,8 +20,8 @@ def main() -> None:
     place = connection.recv()
 
     # Late: torch takes seconds, and the pipe's end must be noticed meanwhile.
-    tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
+    cells: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, cells), daemon=True).start()
     import torch
 
     from harness.run.engines.work import Throttled, carry_out
@@ -30,16 +30,16 @@ def main() -> None:
     torch.set_num_threads(place.threads)
     connection.send(("ready", provenance_with_code(place.device)))
     while True:
-        task = tasks.get()
+        planned = cells.get()
         telling = Throttled(lambda fraction, doing: connection.send(("progress", fraction, doing)))
-        connection.send(("result", carry_out(task, place, telling)))
+        connection.send(("result", carry_out(planned, place, telling)))
 
 
-def _listen(connection: Connection[Any, Any], tasks: queue.SimpleQueue[Any]) -> None:
-    """Pass tasks on; when the parent is gone, however it went, end this worker and all that it started."""
+def _listen(connection: Connection[Any, Any], cells: queue.SimpleQueue[Any]) -> None:
+    """Pass cells on; when the parent is gone, however it went, end this worker and all that it started."""
     with suppress(EOFError, OSError):
         while True:
-            tasks.put(connection.recv())
+            cells.put(connection.recv())
     os.killpg(0, signal.SIGKILL)
 
 

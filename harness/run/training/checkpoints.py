@@ -20,7 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from harness.data.labelled import sha256
-from sesn.tools.files import replacing
+from sesn.tools.files import replacing, sync_folder
 
 #: Raised when the layout of the files or the meaning of the notes changes.
 FORMAT = 1
@@ -57,7 +57,7 @@ class Checkpoint:
         metadata = {**self._marks(), "notes": notes, "checksum": _checksum(tensors, notes)}
         with replacing(self.path) as partial:
             _write_through(partial, save(tensors, metadata))
-        _sync_folder(self.path.parent)
+        sync_folder(self.path.parent)
 
     def read(self) -> Snapshot | None:
         """What was written last; None if there is nothing, or nothing that can be used, which is warned of."""
@@ -116,14 +116,3 @@ def _write_through(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name must be on the disk too; only POSIX systems let a folder be synchronised."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

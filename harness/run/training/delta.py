@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.labelled import LabelledImages
-from harness.run.training.tasks import Batch
+from harness.run.training.job import Batch
 from sesn import EquivarianceError, Meter
 from sesn.meter.reading import Kind
 from sesn.networks import MNISTScaleNet

@@ -13,16 +13,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+from harness.experiment import Context, Progress
 from harness.records import Cell, Measurement
 from harness.run import imports
-from harness.run.context import Context, Progress
+from harness.run.training.numerics import Numerics
+from sesn.errors import UsageError
 
+#: How a line of progress begins.
+TOLD = "progress "
 ORDER, ANSWER, COMPLAINTS = "order.json", "answer.json", "stderr.txt"
 #: How long the ranks may take to end when they are told to, in seconds.
 PATIENCE = 20.0
@@ -30,12 +34,13 @@ PATIENCE = 20.0
 LAST_CHARACTERS = 2000
 
 
-def launch(make: Callable[..., Any], cell: Cell, context: Context) -> list[Measurement]:
-    """Train a cell in settings["ranks"] processes; `make` must be a function of an importable module."""
-    ranks = int(cell.settings["ranks"])
+def launch(make: Callable[..., Any], cell: Cell, context: Context, numerics: Numerics) -> list[Measurement]:
+    """Train a cell in as many processes as `numerics` says; `make` must be a function of an importable module."""
+    ranks = numerics.ranks
     order = {
         "make": [make.__module__, make.__qualname__],
         "cell": cell.as_dict(),
+        "numerics": asdict(numerics),
         "data_root": str(context.data_root) if context.data_root is not None else None,
         "scratch": str(context.scratch) if context.scratch is not None else None,
         "device": context.device,
@@ -73,11 +78,9 @@ def _run(ranks: int, folder: Path, on_progress: Progress) -> int:
 
 def _follow(lines: IO[str], on_progress: Progress) -> None:
     for line in lines:
-        try:
-            fraction, doing = json.loads(line)
-        except (ValueError, TypeError):  # something else that a library printed
-            continue
-        on_progress(float(fraction), str(doing))
+        if line.startswith(TOLD):  # and not something else that a library printed
+            fraction, doing = json.loads(line.removeprefix(TOLD))
+            on_progress(fraction, doing)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -134,23 +137,20 @@ def _answer(order: dict[str, Any], device: str) -> dict[str, Any]:
     module, name = order["make"]
     make = getattr(importlib.import_module(module), name)
     data_root, scratch = (Path(order[key]) if order[key] else None for key in ("data_root", "scratch"))
-    context = Context(data_root, device, scratch, _say if team.rank == 0 else _say_nothing)
+    context = Context(data_root, device, scratch=scratch)
+    context = replace(context, on_progress=_say) if team.rank == 0 else context
     try:
-        found = train_in(team, make, Cell.from_dict(order["cell"]), context)
-    except (FloatingPointError, ValueError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
+        found = train_in(team, make, Cell.from_dict(order["cell"]), context, Numerics(**order["numerics"]))
+    except BrokenPipeError:
+        raise
+    except (FloatingPointError, UsageError, OSError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     return {"measurements": [asdict(one) for one in found]}
 
 
 def _say(fraction: float, doing: str) -> None:
-    sys.stdout.write(json.dumps([fraction, doing]) + "\n")
+    sys.stdout.write(f"{TOLD}{json.dumps([fraction, doing])}\n")
     sys.stdout.flush()
-
-
-def _say_nothing(_fraction: float, _doing: str) -> None:
-    pass
 
 
 if __name__ == "__main__":

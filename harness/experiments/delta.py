@@ -1,0 +1,341 @@
+"""Figure 2 of the paper: Delta against depth, downscale factor and interscale extent.
+
+`sesn.Meter` measures: Phi(f) is computed once for all factors, and one pass through the deepest network gives every
+shallower one. Images go through in chunks.
+
+Every factor is sampled exactly, about the image's centre. `crop` says how many pixels of the border do not count;
+"auto" is the meter's own choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from harness.experiment import Context, Draft, Experiment, Request
+from harness.experiments.sweep_networks import COLOURS, SweepSettings, calibrate, deep_network, interscale_network
+from harness.records import Budget, Cell, Measurement, Scalar
+from sesn import EquivarianceError, Meter
+from sesn.meter.resample import resampled_size
+from sesn.tools.images import image_set, image_sets
+
+#: All cells of a sweep see the same images; a cell's seed draws its weights.
+IMAGE_SEED = 0
+#: How many numbers a chunk's output has at most, unless a single image's has more: 8 images of 8 x 5 x 96 x 96.
+CHUNK_NUMBERS = 8 * 8 * 5 * 96 * 96
+#: The images, the first ones, that the layers' scalars are taken from. Delta does not depend on the choice.
+CALIBRATION_IMAGES = 4
+#: What rows keep of a value.
+DIGITS = 6
+#: The attributes of the meter that rows keep, by metric.
+KEPT = {
+    "delta": "valid",
+    "delta_centred": "centred",
+    "energy": "energy",
+    "delta_uncropped": "uncropped",
+    "delta_all": "all",
+}
+#: Those of a sweep that crops nothing, of one that does, and of one whose layers reach past the ends of the scale axis.
+PLAIN = ("delta", "delta_centred", "energy")
+CROPPED = (*PLAIN, "delta_uncropped")
+INTERSCALE = (*CROPPED, "delta_all")
+
+
+# --- the cells
+
+
+class Amount(NamedTuple):
+    """How much is measured: images (of 96 pixels, of 384 pixels), weight draws, layers, factors."""
+
+    images: int
+    large_images: int
+    draws: int
+    layers: int
+    downscale_96: float
+    downscale_384: float
+
+
+AMOUNTS: dict[Budget, Amount] = {
+    "smoke": Amount(4, 1, draws=1, layers=10, downscale_96=32.0, downscale_384=4.0),
+    "lite": Amount(64, 64, draws=8, layers=50, downscale_96=32.0, downscale_384=64.0),
+    "paper": Amount(64, 64, draws=32, layers=50, downscale_96=32.0, downscale_384=64.0),
+}
+WINDOWS = ("published", "wide")
+LARGE_CHANNELS = 2
+EXTENTS = (1, 2, 3, 4, 5)
+SCALES = 5
+#: 96 pixels shrink to 68: kernels that step by the ratio of the two have both grids whole.
+WHOLE_STEP = 96 / 68
+OCTAVE_HALVED = math.sqrt(2)
+#: Relative cost; the band-limited nonlinearity works at twice the resolution.
+NONLINEARITY_WORK = {"linear": 1.0, "relu": 1.1, "bandlimited": 2.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthSettings(SweepSettings):
+    """Of a network of so many layers."""
+
+    layers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownscaleSettings(SweepSettings):
+    """Of one lift, up to the largest downscale; small images are enlarged to `side`."""
+
+    largest_downscale: float
+    enlarging: str
+
+
+def kernel_settings(window: str, step: float, scales: int) -> dict[str, Any]:
+    """The kernels: those of the paper's STL-10 networks, or the same family where window and pixels cost nothing."""
+    if window == "wide":
+        kernels: dict[str, Any] = {"smallest_sigma": 2.0, "half_width": 4.5, "total_order": 2}
+    else:
+        # The published V = 7 at three scales, so that the windows of these hold as many sigmas.
+        size = 7 * step ** (scales - 3)
+        kernels = {"smallest_sigma": 0.9, "kernel_size": 2 * math.floor((size - 1) / 2 + 1e-9) + 1, "total_order": 4}
+    return {"window": window, "scales": scales, "step": step} | kernels
+
+
+def _cells(
+    request: Request, settings: type[SweepSettings], sizes: Callable[[Amount], Iterator[dict[str, Any]]], step: float
+) -> Iterator[Draft]:
+    """Every window and nonlinearity, and every weight draw of each, the first draw of all before the second of any."""
+    amount = AMOUNTS[request.budget]
+    for draw in range(amount.draws):
+        for window in WINDOWS:
+            for nonlinearity in NONLINEARITY_WORK:
+                common = {"nonlinearity": nonlinearity, "images": request.images, "channels": 8}
+                common |= {"resampler": "lanczos3", "ends": "inside", "side": 96, "image_count": amount.images}
+                for size in sizes(amount):
+                    kernels = kernel_settings(window, step, size["scales"])
+                    yield "", settings(**{**common, **kernels, **size}), draw, ""
+
+
+def _depths(amount: Amount) -> Iterator[dict[str, Any]]:
+    # Nothing is cropped: fifty layers see the border from everywhere.
+    yield {"layers": amount.layers, "scales": SCALES, "extent": 1, "crop": 0}
+
+
+def _downscales(amount: Amount) -> Iterator[dict[str, Any]]:
+    lift = {"scales": 13, "crop": "auto", "enlarging": "fourier"}
+    yield lift | {"largest_downscale": amount.downscale_96}
+    # Of one layer each channel is a draw of its own: on large images there are fewer, and as many weight draws.
+    large = {"side": 384, "image_count": amount.large_images, "channels": LARGE_CHANNELS}
+    yield lift | large | {"largest_downscale": amount.downscale_384}
+
+
+def _extents(_amount: Amount) -> Iterator[dict[str, Any]]:
+    for extent in EXTENTS:
+        # As many scales more as the extent spoils: all five of the others have what they need.
+        for scales in sorted({SCALES, SCALES + extent - 1}):
+            yield {"extent": extent, "scales": scales, "crop": "auto"}
+
+
+def sweep_work(settings: SweepSettings) -> float:
+    """How many numbers its layers make, and what its nonlinearity costs."""
+    layers = settings.layers if isinstance(settings, DepthSettings) else 1
+    numbers = settings.image_count * settings.scales * settings.channels * settings.side**2
+    return NONLINEARITY_WORK[settings.nonlinearity] * numbers * layers
+
+
+# --- the sweep
+
+
+def meter_of(settings: SweepSettings) -> Meter:
+    """How a cell measures."""
+    return Meter(settings.resampler, settings.ends, settings.crop)  # type: ignore[arg-type]
+
+
+Sweep = Callable[[Tensor], Iterator[EquivarianceError]]
+
+
+def swept(
+    sweep: Sweep, images: Tensor, chunk: int, on_point: Callable[[float], None] = lambda _done: None
+) -> list[list[EquivarianceError]]:
+    """A sweep's points, each with one error per chunk of images."""
+    points: list[list[EquivarianceError]] = []
+    for start in range(0, len(images), chunk):
+        for index, error in enumerate(sweep(images[start : start + chunk])):
+            if index == len(points):
+                points.append([])
+            points[index].append(error)
+            on_point(start / len(images))
+    return points
+
+
+def chunk_of(settings: SweepSettings) -> int:
+    """How many images go through at a time."""
+    return max(1, CHUNK_NUMBERS // (settings.channels * settings.scales * settings.side**2))
+
+
+def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
+    """Delta of the first d layers, d = 1..layers, at one step of the grid; all that is known at the first and last."""
+    settings = DepthSettings.of(cell)
+    meter, factor = meter_of(settings), 1 / settings.step
+    images, name = images_of(settings, context)
+    network = deep_network(settings, cell.seed, settings.layers).to(context.device)
+    calibrate(network, images[:CALIBRATION_IMAGES].to(torch.float32))
+    points = swept(
+        lambda chunk: meter.along(network, chunk, factor),
+        images,
+        chunk_of(settings),
+        lambda done: context.on_progress(done, "depths"),
+    )
+    found = _first_layer_cropped(network, images, factor, settings, {"depth": 1, "data_name": name})
+    for depth, errors in enumerate(points, start=1):
+        at: dict[str, Scalar] = {"depth": depth, "data_name": name}
+        if depth in (1, len(points)):
+            floor = floor_of(settings, context, factor, errors[0].crop, at)
+            found += [*measurements(errors, at, PLAIN), floor]
+        else:
+            found += measurements(errors, at, ("delta",))
+    return found
+
+
+def _first_layer_cropped(
+    network: nn.Sequential, images: Tensor, factor: float, settings: SweepSettings, at: Mapping[str, Scalar]
+) -> list[Measurement]:
+    """Delta of one layer away from the border, which deeper networks see from everywhere."""
+    inside = replace(meter_of(settings), crop="auto")
+    (errors,) = swept(lambda chunk: inside.along([network[0]], chunk, factor), images, chunk_of(settings))
+    return [Measurement("delta_cropped", rounded(torch.cat([error.valid for error in errors])), at)]
+
+
+def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
+    """Delta of one lift at the powers of its step up to the largest downscale."""
+    settings = DownscaleSettings.of(cell)
+    meter, downscales = meter_of(settings), powers(settings.step, settings.scales, settings.largest_downscale)
+    images, name = images_of(settings, context)
+    network = deep_network(settings, cell.seed, 1).to(context.device)
+    factors = [1 / downscale for downscale in downscales]
+    points = swept(
+        lambda chunk: meter.sweep(network, chunk, factors, context=False, repeat=False),
+        images,
+        chunk_of(settings),
+        lambda done: context.on_progress(done, "factors"),
+    )
+    found: list[Measurement] = []
+    for downscale, errors in zip(downscales, points, strict=True):
+        pixels = resampled_size(settings.side, 1 / downscale)
+        at: dict[str, Scalar] = {"downscale": downscale, "pixels": pixels, "data_name": name}
+        floor = floor_of(settings, context, 1 / downscale, errors[0].crop, at)
+        found += [*measurements(errors, at, CROPPED), floor]
+    return found
+
+
+def delta_interscale(cell: Cell, context: Context) -> list[Measurement]:
+    """Delta of one interscale layer on an image copied along the scale axis, at one step of the grid.
+
+    Where truncation spoils every scale channel there is no `delta`: `channels_lost` equals the scales then.
+    """
+    settings = SweepSettings.of(cell)
+    meter, factor = meter_of(settings), 1 / settings.step
+    images, name = images_of(settings, context)
+    network = interscale_network(settings, cell.seed).to(context.device)
+    (errors,) = swept(
+        lambda chunk: meter.sweep(network, chunk, [factor], context=False, repeat=False),
+        images,
+        chunk_of(settings),
+        lambda done: context.on_progress(done, "images"),
+    )
+    at = {"data_name": name}
+    return [*measurements(errors, at, INTERSCALE), floor_of(settings, context, factor, errors[0].crop, at)]
+
+
+def powers(step: float, scales: int, largest: float) -> list[float]:
+    """The powers of the step that have a partner on a grid of so many scales, up to the largest."""
+    found = [float(f"{step**k:.12g}") for k in range(1, scales)]
+    return [power for power in found if power <= largest * (1 + 1e-9)]
+
+
+# --- images, floors and rows
+
+
+def images_of(settings: SweepSettings, context: Context) -> tuple[Tensor, str]:
+    """The cell's images in float64, the same for every draw of weights, and their name."""
+    images, name = _images(*_image_key(settings, context))
+    return images.to(context.device), name
+
+
+def _image_key(settings: SweepSettings, context: Context) -> tuple[str, int, int, str, Path | None]:
+    enlarging = "lanczos"
+    # The pictures of a directory are read at the wanted size.
+    if isinstance(settings, DownscaleSettings) and settings.images in image_sets():
+        enlarging = settings.enlarging
+    return settings.images, settings.side, settings.image_count, enlarging, context.data_root
+
+
+@lru_cache(maxsize=1)
+def _images(name: str, side: int, count: int, enlarging: str, root: Path | None) -> tuple[Tensor, str]:
+    return image_set(name, COLOURS, side, side, count, IMAGE_SEED, root, enlarging)  # type: ignore[arg-type]
+
+
+def floor_of(
+    settings: SweepSettings, context: Context, factor: float, crop: int, at: Mapping[str, Scalar]
+) -> Measurement:
+    """The meter's own floor. Weights have no part in it, so a worker computes it for its first draw only."""
+    return Measurement("floor", _floor(_image_key(settings, context), factor, meter_of(settings), crop), at)
+
+
+@lru_cache(maxsize=64)
+def _floor(key: tuple[str, int, int, str, Path | None], factor: float, meter: Meter, crop: int) -> tuple[float, ...]:
+    images, _ = _images(*key)
+    return rounded(torch.cat([meter.floor(image[None], factor, crop) for image in images]))
+
+
+def measurements(
+    errors: Sequence[EquivarianceError], at: Mapping[str, Scalar], metrics: Sequence[str]
+) -> list[Measurement]:
+    """One measurement per metric that has a value: one value per image, and the scale channels that were lost."""
+    columns = {metric: torch.cat([getattr(error, KEPT[metric]) for error in errors]) for metric in metrics}
+    found = [Measurement(metric, rounded(values), at) for metric, values in columns.items() if not values.isnan().all()]
+    if len(metrics) > 1:
+        found.append(Measurement("channels_lost", (float(errors[0].lost),), at))
+    return found
+
+
+def rounded(values: Tensor) -> tuple[float, ...]:
+    """To as many digits as rows keep."""
+    return tuple(float(f"{value:.{DIGITS}g}") for value in values.tolist())
+
+
+DELTA_DEPTH = Experiment(
+    key="delta-depth",
+    title="Figure 2, left: Delta against the number of layers.",
+    version=1,
+    settings=DepthSettings,
+    cells=partial(_cells, settings=DepthSettings, sizes=_depths, step=WHOLE_STEP),
+    run=delta_depth,
+    work=sweep_work,
+    axes=("window", "nonlinearity"),
+    sizes=("side",),
+    seed="weight draw",
+    timed_by="",
+    alone=False,
+)
+DELTA_DOWNSCALE = replace(
+    DELTA_DEPTH,
+    key="delta-downscale",
+    title="Figure 2, middle: Delta against the downscale.",
+    settings=DownscaleSettings,
+    cells=partial(_cells, settings=DownscaleSettings, sizes=_downscales, step=OCTAVE_HALVED),
+    run=delta_downscale,
+    axes=("window", "nonlinearity", "side", "largest_downscale"),
+)
+DELTA_INTERSCALE = replace(
+    DELTA_DEPTH,
+    key="delta-interscale",
+    title="Figure 2, right: Delta against the extent.",
+    settings=SweepSettings,
+    cells=partial(_cells, settings=SweepSettings, sizes=_extents, step=WHOLE_STEP),
+    run=delta_interscale,
+    axes=("window", "nonlinearity", "extent", "scales"),
+)
