@@ -94,3 +94,12 @@ def test_another_missing_package_is_a_bug(alone: Path) -> None:
     ran = run(alone, "--help")
     assert ran.returncode == 70
     assert "Traceback" in ran.stderr
+
+
+def test_the_plugin_needs_no_extra(alone: Path) -> None:
+    """What its fixture does, without the packages of the extra `tools` and without hypothesis."""
+    names = ("typer", "rich", "matplotlib", "PIL", "skimage", "sklearn", "hypothesis")
+    measure = "from torch import nn; from sesn.pytest_plugin import DEFAULTS, _check; "
+    measure += "_check(nn.Identity(), {**DEFAULTS, 'input': '1x32x32', 'tolerance': 1.0}); sys.exit(0)"
+    ran = run(alone, before=HIDE.format(names=names) + measure)
+    assert ran.returncode == 0, ran.stderr
