@@ -159,7 +159,7 @@ def causes(
 
     Example:
         >>> from sesn.tools.spectra import random_images
-        >>> split = causes(nn.Conv2d(1, 1, 3).eval(), random_images(0, (2, 1, 48, 48)), 1 / 2)
+        >>> split = causes(nn.Conv2d(1, 1, 3, padding=1).eval(), random_images(0, (2, 1, 48, 48)), 1 / 2)
         >>> split.largest, split.uncovered
         ('remainder', '1 ordinary convolution')
     """
