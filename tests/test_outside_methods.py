@@ -25,7 +25,7 @@ from harness.run import imports
 from harness.store.frame import load
 from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
 from sesn.networks import NETWORKS
-from sesn.tools.command import app
+from sesn.tools.app import app
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 TINY = """
@@ -203,7 +203,7 @@ def test_it_is_timed_trained_counted_tabled_and_drawn(mine: Path, tmp_path: Path
     assert frame[frame["experiment"].eq("epoch-time") & frame["method"].eq("cnn")]["cell"].nunique() == 2
 
     none = tmp_path / "none.json"
-    report = invoke("report", "--rows", rows, "--out", out, "--error-budget", none, "--methods", f"{mine}:MINE")
+    report = invoke("report", "--rows", rows, "--out", out, "--causes", none, "--methods", f"{mine}:MINE")
     assert report.exit_code == 0, report.output
     for table in ("epoch-time", "configuration-mnist"):
         text = (out / "tables" / f"{table}.md").read_text(encoding="utf-8")
@@ -214,7 +214,7 @@ def test_it_is_timed_trained_counted_tabled_and_drawn(mine: Path, tmp_path: Path
     )
 
     mine.write_text(mine.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
-    report = invoke("report", "--rows", rows, "--out", out, "--error-budget", none, "--methods", f"{mine}:MINE")
+    report = invoke("report", "--rows", rows, "--out", out, "--causes", none, "--methods", f"{mine}:MINE")
     assert "its source has changed since" in (out / "README.md").read_text(encoding="utf-8") + report.output
 
 

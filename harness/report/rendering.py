@@ -13,7 +13,7 @@ from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import Statement
 from harness.report.select import Selection, cleaned, select
 from harness.report.tables import Table
-from harness.report.waterfall import budget_selection
+from harness.report.waterfall import causes_selection
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing
 from sesn.tools.machine import machine_words
@@ -21,7 +21,7 @@ from sesn.tools.machine import machine_words
 #: What the seeds of an experiment number; weight draws elsewhere.
 REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")
 #: Neither draws nor realisations: nothing is random in what they show.
-FIXED = ("parameters", "epoch-time", "error-budget")
+FIXED = ("parameters", "epoch-time", "causes")
 
 #: The same at every budget.
 COUNTED = ("parameters",)
@@ -35,7 +35,7 @@ class Material:
         rows: measured, as the store loads them.
         paper: published.
         versions: the current one of each experiment.
-        error_budget: the steps of `sesn budget`, or an empty frame.
+        causes: the steps of `sesn causes`, or an empty frame.
         figures: those that another command draws, by the artefact's id.
         notes: what was odd about the rows when they were read.
         documents: where rows are that are not in the store, by experiment.
@@ -45,7 +45,7 @@ class Material:
     rows: Any
     paper: Any
     versions: Mapping[str, int]
-    error_budget: Any
+    causes: Any
     figures: Mapping[str, Drawing] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     documents: Mapping[str, Path] = field(default_factory=dict)
@@ -92,8 +92,8 @@ def _selections(material: Material, rows: Any, one: Artefact) -> Selections:
 
 
 def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, ...] = ()) -> Selection:
-    if key == "error-budget":
-        return budget_selection(material.error_budget)
+    if key == "causes":
+        return causes_selection(material.causes)
     return select(rows, material.paper, key, material.versions.get(key), budgets)
 
 
