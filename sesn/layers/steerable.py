@@ -242,17 +242,11 @@ class SteerableConv(WithMeaning):
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
+        own = {"stride": (self.stride, 1), "padding": (self.padding, self.basis.kernel_size // 2)}
+        own |= {"padding_mode": (self.padding_mode, "zeros"), "bias": (self.bias is not None, True)}
+        own |= {"algorithm": (self.algorithm, "auto")}
         parts = [f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}"]
-        if self.stride != 1:
-            parts.append(f"stride={self.stride}")
-        if self.padding != self.basis.kernel_size // 2:
-            parts.append(f"padding={self.padding}")
-        if self.padding_mode != "zeros":
-            parts.append(f"padding_mode={self.padding_mode!r}")
-        if self.bias is None:
-            parts.append("bias=False")
-        if self.algorithm != "auto":
-            parts.append(f"algorithm={self.algorithm!r}")
+        parts += [f"{name}={value!r}" for name, (value, default) in own.items() if value != default]
         return ", ".join(parts)
 
 
