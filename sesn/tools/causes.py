@@ -145,7 +145,7 @@ def causes(
     meter: Meter = WHOLE_PICTURE,
     *,
     truncated: bool = True,
-    on_step: Callable[[], None] = lambda: None,
+    on_step: Callable[[float], None] = lambda part: None,
 ) -> CauseSplit:
     """Split the Delta of a module into its causes.
 
@@ -155,7 +155,7 @@ def causes(
         factor: s; below 1 shrinks.
         meter: how the observed Delta is measured, by default over the whole picture.
         truncated: whether the scale channels count that interscale layers fill with zeros.
-        on_step: called after each of the CAUSES.
+        on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
         >>> from sesn.tools.spectra import random_images
@@ -186,7 +186,7 @@ def causes(
                 continue
             steps.append(replace(step, after=after, share=(delta - after) / observed if observed else 0.0))
             state, delta = without, after
-        on_step()
+        on_step(1 / len(CAUSES))
     return CauseSplit(observed, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module)))
 
 

@@ -137,7 +137,7 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def progress_bar(console: Any, total: int, doing: str = "measuring Δ") -> Iterator[Callable[[float], None]]:
+def progress_bar(console: Any, total: float = 1, doing: str = "measuring Δ") -> Iterator[Callable[[float], None]]:
     """A progress bar with the time left, or nothing at all if there is no console; yields what advances it."""
     from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
 
