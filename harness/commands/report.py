@@ -67,8 +67,6 @@ def render(
     def say(line: str, style: str | None = None) -> None:
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    if only is not None:
-        artefact(only)
     ours = check_folder(out, only, force=force)
     found = replace(material(rows, causes), methods=methods)
     _check_rows(found, rows, out)
@@ -77,8 +75,7 @@ def render(
     files = report_files(found, out, rows, only)
     ours.add(files)
     written = write_files(files, out)
-    if outdated := remove_outdated(files, out, ours.names, only):
-        ours.discard(path.relative_to(out).as_posix() for path in outdated)
+    if outdated := remove_outdated(files, ours, only):
         say(f"removed what these rows do not give: {', '.join(path.name for path in outdated)}")
     say(f"wrote {len(written)} files into {out}: {'index.html and README.md' if only is None else only}")
     if not files:
@@ -87,14 +84,11 @@ def render(
 
 def check_folder(out: Path, only: str | None = None, *, force: bool) -> GeneratedFiles:
     """The folder's own files, after it is known that the report would replace no others."""
-    from harness.report.artefacts import ARTEFACTS, artefact
-    from harness.report.page import file_names
+    from harness.report.page import possible_files
     from sesn.tools.files import GeneratedFiles
 
-    chosen = ARTEFACTS.values() if only is None else [artefact(only)]
-    names = [name for one in chosen for name in file_names(one)]
     ours = GeneratedFiles(out)
-    ours.check(names if only is not None else ["README.md", "index.html", *names], force=force)
+    ours.check([*(() if only else ("README.md", "index.html")), *possible_files(only)], force=force)
     return ours
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Statement, number
+from harness.report.findings import Statement, told
 from harness.report.select import Selection
 from sesn.tools.causes import CauseSplit
 
@@ -45,11 +45,6 @@ def causes_says(frame: Any) -> list[Statement]:
     if not len(frame):
         return []
     shares = frame.groupby("cause", sort=False)["share"].sum()
-    first = frame.iloc[0]
     why = "; more than all of it, since other steps raise it" if shares.max() > 1 else ""
-    text = (
-        f"Of two layers with the published STL-10 kernels, observed Δ {number(first['observed'])} at downscale "
-        f"{first['downscale']:.3g}, the largest cause is the {shares.idxmax()} (share {shares.max():.0%}{why}); "
-        f"{number(first['remainder'])} remains when every cause is off, beside a floor of {number(first['floor'])}."
-    )
-    return [Statement("measured", text)]
+    largest = {"largest": shares.idxmax(), "part": shares.max(), "why": why}
+    return [told("measured", "causes-largest", **frame[TOTALS].iloc[0], **largest)]
