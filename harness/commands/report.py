@@ -121,8 +121,7 @@ def material(rows: Path, error_budget: Path) -> Material:
         frame = load(rows)
     steps, figures = _waterfall(error_budget)
     notes = tuple(dict.fromkeys(str(one.message) for one in odd))
-    versions = {key: experiment.version for key, experiment in EXPERIMENTS.items()}
-    return Material(frame, published(), versions, steps, figures, notes, {"error-budget": error_budget})
+    return Material(frame, published(), EXPERIMENTS, steps, figures, notes, {"error-budget": error_budget})
 
 
 def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
