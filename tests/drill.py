@@ -226,12 +226,12 @@ def odd_folder(folder: Path) -> None:
     (folder / "foreign.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (folder / "link.json").symlink_to("target.json")
     os.mkfifo(folder / "pipe")
-    for name, content in error_budgets().items():
-        (folder / f"budget-{name}.json").write_bytes(content)
+    for name, content in cause_documents().items():
+        (folder / f"causes-{name}.json").write_bytes(content)
 
 
-def error_budgets() -> dict[str, bytes]:
-    """What is nearly, or not at all, what `sesn budget --json` writes."""
+def cause_documents() -> dict[str, bytes]:
+    """What is nearly, or not at all, what `sesn causes --json` writes."""
     step = {"cause": "border", "change": "", "before": 0.1, "after": 0.01, "share": 0.9, "note": ""}
     whole = {"observed": 0.1, "remainder": 0.01, "floor": 1e-6, "factor": 0.5, "images": 4, "steps": [step]}
     whole |= {"uncovered": ""}
@@ -247,6 +247,9 @@ def error_budgets() -> dict[str, bytes]:
         "step-number": {"steps": [{**step, "cause": 3}]},
         "more": {"colour": "red"},
     }
-    documents = {name: {"settings": {"target": "n.py:f"}, "budget": {**whole, **c}} for name, c in wrong.items()}
+    documents = {
+        name: {"settings": {"target": "n.py:f"}, "images": "white", "causes": {**whole, **c}}
+        for name, c in wrong.items()
+    }
     texts = {name: json.dumps(document).encode() for name, document in documents.items()}
     return {**texts, "list": b"[]", "text": b"much", "bytes": b"\xff\xfe\x00", "nothing": b""}

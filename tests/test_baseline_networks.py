@@ -24,7 +24,7 @@ def small(parts: mnist.PartsOf, **regime: Any) -> MNISTScaleNet:
     return MNISTScaleNet(parts(chosen), chosen, channels=(2, 3, 4))
 
 
-def wide(parts: wrn.Parts, depth: int = 10) -> WideResNet:
+def wide(parts: wrn.BlockParts, depth: int = 10) -> WideResNet:
     return WideResNet(parts, depth, width=1, resolution=8)
 
 

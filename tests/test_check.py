@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from sesn import Meter, ScaleGrid, assert_equivariant, diagnose, equivariance_error
+from sesn.tools.app import app
 from sesn.tools.arguments import parse_crop, parse_downscales, parse_grid, parse_input
-from sesn.tools.command import app
+from sesn.tools.check import Checked, measure_batches
 from sesn.tools.images import image_set
-from sesn.tools.measure import Result, measure_batches
 from sesn.tools.picture import view
-from sesn.tools.target import load_factory
+from sesn.tools.target import load_target
 
 Check = Callable[..., Any]
 TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)
@@ -100,13 +100,13 @@ def test_an_output_that_says_nothing_of_the_image_is_no_pass(check: Check, name:
     assert "it shows nothing" in said(result)
     images, _ = image_set("embedded", 1, 64, 64, 3)
     with pytest.raises(AssertionError, match="it shows nothing"):
-        assert_equivariant(load_factory(f"networks.py:{name}")(0), images, 1 / 2, tolerance=1e-2)
+        assert_equivariant(load_target(f"networks.py:{name}").build(0), images, 1 / 2, tolerance=1e-2)
 
 
 def test_copies_of_one_image_are_held_against_noise(check: Check) -> None:
     check("identity")
     images, _ = image_set("embedded", 1, 64, 64, 1)
-    error = assert_equivariant(load_factory("networks.py:lift")(0), images.expand(3, -1, -1, -1), 1 / 2)
+    error = assert_equivariant(load_target("networks.py:lift").build(0), images.expand(3, -1, -1, -1), 1 / 2)
     assert error.ceiling is not None
     assert error.ceiling.min() > 0.5
 
@@ -157,7 +157,7 @@ def test_options_reach_the_measurement_and_the_diagnosis(check: Check, tmp_path:
     assert result.exit_code == 0, result.output
     document = json.loads((tmp_path / "out.json").read_text())
     module, (images, _), grid = (
-        load_factory("networks.py:reversed_scales")(0),
+        load_target("networks.py:reversed_scales").build(0),
         image_set("embedded", 1, 64, 64, 3),
         TRIPLE,
     )
@@ -193,7 +193,7 @@ def test_the_picture_shows_what_was_measured(ends: Any, crop: int) -> None:
     module, (images, _) = nn.Conv2d(1, 1, 7, padding=3, bias=False).eval(), image_set("1/f", 1, 32, 32, 3)
     nn.init.ones_(module.weight)
     meter = Meter(ends=ends, crop=crop)
-    shown = view(module, images, Result(2.0, (measure_batches(module, images, 1 / 2, meter),)))
+    shown = view(module, images, Checked((measure_batches(module, images, 1 / 2, meter),)))
     inside = slice(crop, 16 - crop), slice(crop, 16 - crop)
     difference = (shown.moved - shown.direct)[inside].square().sum()
     assert float(difference / shown.moved[inside].square().sum()) == pytest.approx(shown.delta, rel=1e-6)
@@ -283,7 +283,7 @@ MODULES = {
     "networks.py": "must be FILE.py:factory",
     "networks.py:": "must be FILE.py:factory",
     "nowhere.py:f": "there is no file nowhere.py",
-    "broken.py:f": "running broken.py failed: SyntaxError: '(' was never closed (broken.py, line 2)",
+    "broken.py:f": "broken.py failed: SyntaxError: '(' was never closed (broken.py, line 2)",
 }
 
 

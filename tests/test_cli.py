@@ -14,8 +14,8 @@ import pytest
 from drill import odd_folder, sesn
 from typer.testing import CliRunner
 
-from sesn.tools import checking
-from sesn.tools.command import app
+from sesn.tools import check
+from sesn.tools.app import app
 
 runner = CliRunner()
 
@@ -84,7 +84,7 @@ def test_a_name_that_is_no_text_is_written_and_printed() -> None:
 @pytest.mark.usefixtures("odd")
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a bug"), AssertionError("a bug")])
 def test_a_bug_shows_its_traceback_and_is_no_verdict(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "measure", Mock(side_effect=error))
+    monkeypatch.setattr(check, "check", Mock(side_effect=error))
     ran = sesn("check", *SMALL, "--tolerance", "1")
     assert ran.status == 70
     assert "Traceback" in ran.err

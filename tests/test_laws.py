@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from measures import assert_same, gaussian_blob, interior, put, relative
+from periodic_pictures import pictures
 from torch import Tensor
 
 from sesn import ScaleGrid, ScaleLift, basis_a, equivariance_error, rescale, rescale_field, translate
@@ -19,7 +20,6 @@ from sesn.strategies import (
     factors,
     images,
     lifts,
-    pictures,
     random_conv,
     random_images,
     random_lift,

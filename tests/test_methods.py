@@ -25,7 +25,7 @@ from sesn.methods.method import CHANNELS, HIDDEN_SCALES
 from sesn.networks import NETWORKS, RECIPES, unused_parameters
 from sesn.strategies import SEEDS
 from sesn.strategies import images as random_images
-from sesn.tools.command import app
+from sesn.tools.app import app
 
 #: Small networks of the same make. The full ones are built on the meta device, where nothing is computed.
 THIN: dict[str, dict[str, Any]] = {

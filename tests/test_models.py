@@ -14,7 +14,7 @@ from sesn.methods import cnn, steerable
 from sesn.methods.steerable import Features
 from sesn.networks import MNISTScaleNet, Regime, WideResNet, wrn
 from sesn.networks.carriers import ColumnBatchNorm
-from sesn.networks.wrn import Place
+from sesn.networks.wrn import BlockPlace
 
 
 def complains(error: type[Exception], *words: str) -> Any:
@@ -172,7 +172,8 @@ def test_weights_start_from_fan_out() -> None:
 
 
 def test_places_know_the_entry_of_a_group() -> None:
-    assert [Place(0, 0).enters_group, Place(0, 0, False).enters_group, Place(0, 1).enters_group] == [True, False, False]
+    places = BlockPlace(0, 0), BlockPlace(0, 0, False), BlockPlace(0, 1)
+    assert [place.enters_group for place in places] == [True, False, False]
 
 
 BAD_SIZES: list[tuple[dict[str, Any], tuple[str, ...]]] = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from drill import error_budgets, odd_folder, sesn
+from drill import cause_documents, odd_folder, sesn
 from hypothesis import given
 
 from sesn.tools.arguments import MOST_NUMBERS, MOST_TOGETHER, check_sizes
@@ -152,15 +152,15 @@ def test_what_cannot_be_measured_cannot_be_drawn(name: str) -> None:
     assert not Path("never.png").exists()
 
 
-@pytest.mark.parametrize("tool", ["profile", "budget"])
+@pytest.mark.parametrize("tool", ["profile", "causes"])
 @pytest.mark.parametrize("name", names(*TOOLS, "ParametersRaise", "GridRaises"))
 def test_the_other_tools_say_it_too(tool: str, name: str) -> None:
     ran = sesn(tool, f"odd.py:{name}", *SMALL.split())
     assert (ran.status, ran.complaint[:7]) == (2, "error: "), ran
 
 
-def test_a_network_that_cannot_be_copied_has_no_budget() -> None:
-    ran = sesn("budget", "odd.py:no_copy", *SMALL.split())
+def test_a_network_that_cannot_be_copied_has_no_causes() -> None:
+    ran = sesn("causes", "odd.py:no_copy", *SMALL.split())
     assert ran.status == 2
     assert "RuntimeError: no copy (odd.py, line " in ran.complaint
 
@@ -248,10 +248,10 @@ COMMANDS = f"""
 2 profile odd.py:conv {SMALL} --count 0
 0 profile odd.py:conv {SMALL} --downscale 1
 2 profile 'a[/b].py:x'
-2 budget odd.py:zero {SMALL}
-2 budget odd.py:conv {SMALL} --downscale 1e-9
-2 budget odd.py:conv {SMALL} --json odd.py
-2 budget odd.py:conv {SMALL} --picture foreign.png
+2 causes odd.py:zero {SMALL}
+2 causes odd.py:conv {SMALL} --downscale 1e-9
+2 causes odd.py:conv {SMALL} --json odd.py
+2 causes odd.py:conv {SMALL} --picture foreign.png
 2 tune --images white --scales 1
 2 tune --images white --scales 99999999
 2 tune --images white --range nan
@@ -260,8 +260,8 @@ COMMANDS = f"""
 2 tune --images white --side 99999999
 2 tune --images white --channels 0
 2 tune --images white --channels 9999999999999
-2 tune --images white --budget-macs nan
-2 tune --images white --budget-macs -1
+2 tune --images white --macs nan
+2 tune --images white --macs -1
 2 tune --count 99999
 2 tune --images white --count 99999999
 2 tune --images nope
@@ -270,8 +270,8 @@ COMMANDS = f"""
 2 report --rows foreign.json
 2 report --rows rows --out foreign.json
 2 report --rows rows --out pipe
-2 report --rows rows --out new --error-budget empty
-2 report --rows rows --out new --error-budget pipe
+2 report --rows rows --out new --causes empty
+2 report --rows rows --out new --causes pipe
 0 report --rows rows --out 'one[/b]' --only table-1
 2 plan nope
 2 plan ''
@@ -313,11 +313,11 @@ def test_an_odd_command_ends_with_the_right_status(line: str) -> None:
         assert ran.err.startswith("Usage: ") or ran.complaint
 
 
-@pytest.mark.parametrize("name", error_budgets())
-def test_what_is_no_error_budget_is_refused(name: str) -> None:
-    ran = sesn("report", "--rows", "rows", "--out", "never", "--error-budget", f"budget-{name}.json")
+@pytest.mark.parametrize("name", cause_documents())
+def test_what_is_no_split_into_causes_is_refused(name: str) -> None:
+    ran = sesn("report", "--rows", "rows", "--out", "never", "--causes", f"causes-{name}.json")
     assert ran.status == 2, ran
-    assert f"`error_budget` (=budget-{name}.json) must be what `sesn budget --json` writes" in ran.complaint
+    assert f"`causes` (=causes-{name}.json) must be what `sesn causes --json` writes" in ran.complaint
     assert not Path("never").exists()
 
 

@@ -150,7 +150,7 @@ def test_only_files_with_our_mark_are_ours(content: bytes) -> None:
 
 # --- folders
 
-REPORT = ("report", "--rows", "rows", "--error-budget", "none.json")
+REPORT = ("report", "--rows", "rows", "--causes", "none.json")
 
 
 @pytest.mark.parametrize("foreign", ["README.md", "index.html", "figures/figure-1.png", "tables/table-1.csv"])
@@ -237,7 +237,7 @@ def test_what_reproduce_left_half_done_is_known_again(monkeypatch: pytest.Monkey
 def test_the_committed_report_is_ours() -> None:
     reports = ROOT / "reports"
     check_folder(reports, force=False)
-    for folder in ("first-look", "measurement", "budget", "tune"):
+    for folder in ("first-look", "measurement", "causes", "tune"):
         for path in [*(reports / folder).glob("*.json"), *(reports / folder).glob("*.??g")]:
             assert is_replaceable(path), path
 

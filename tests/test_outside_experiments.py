@@ -212,14 +212,14 @@ def test_it_is_run_by_workers_into_the_store_and_listed_by_the_report(mine: Path
     assert sorted(frame["value"]) == [1.0] * 3 + [2.0] * 6 + [3.0] * 3
     assert set(frame[EXPERIMENT_SOURCE]) == {EXPERIMENTS["mine"].digest}
     EXPERIMENTS.pop("mine")
-    report = invoke("report", "--rows", rows, "--out", out, "--error-budget", tmp_path / "none.json")
+    report = invoke("report", "--rows", rows, "--out", out, "--causes", tmp_path / "none.json")
     assert report.exit_code == 0, report.output
     listed = (out / "tables" / "own-experiments.md").read_text(encoding="utf-8")
     assert "| mine | smoke |  | delta | size=1 | 1.5 | 0.55 | 6 |" in listed
     assert "Experiments of your own" in (out / "README.md").read_text(encoding="utf-8")
     mine.write_text(TINY.replace("* 3)", "* 2)"), encoding="utf-8")
     assert invoke("run", name, "--rows", rows, "--threads", "1", "--where", "size=2").exit_code == 0
-    invoke("report", "--rows", rows, "--out", out, "--error-budget", tmp_path / "none.json")
+    invoke("report", "--rows", rows, "--out", out, "--causes", tmp_path / "none.json")
     listed = (out / "tables" / "own-experiments.md").read_text(encoding="utf-8")
     assert "size=1" not in listed
     assert "12 rows of mine, whose file has changed since" in listed

@@ -25,7 +25,7 @@ from harness.run import imports
 from harness.store.frame import load
 from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
 from sesn.networks import NETWORKS
-from sesn.tools.command import app
+from sesn.tools.app import app
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 TINY = """
@@ -84,7 +84,16 @@ def test_its_colour_stays_apart_from_the_others(mine: Path) -> None:
         for other in methods_on(network):
             if other.key != "mine":
                 assert float((lab(colour) - lab(other.colour)).norm(dim=1).min()) > 20, other.key
-    assert len(set(SPARE_COLOURS)) == len(SPARE_COLOURS)
+
+
+def test_eight_spare_colours_stay_apart_from_the_methods_and_from_each_other() -> None:
+    """By more than 30 in CIELAB (2 can just be seen), and by more than 16 in every kind of colour vision."""
+    assert len(SPARE_COLOURS) >= 8
+    used = [row.colour for key, row in METHODS.items() if key not in HOMES]
+    for place, colour in enumerate(SPARE_COLOURS):
+        for other in (*used, *SPARE_COLOURS[:place]):
+            distances = (lab(colour) - lab(other)).norm(dim=1)
+            assert (float(distances[0]) > 30, float(distances.min()) > 16) == (True, True), (colour, other, distances)
 
 
 def test_a_changed_file_is_another_cell_and_the_others_keep_theirs(mine: Path) -> None:
@@ -194,7 +203,7 @@ def test_it_is_timed_trained_counted_tabled_and_drawn(mine: Path, tmp_path: Path
     assert frame[frame["experiment"].eq("epoch-time") & frame["method"].eq("cnn")]["cell"].nunique() == 2
 
     none = tmp_path / "none.json"
-    report = invoke("report", "--rows", rows, "--out", out, "--error-budget", none, "--methods", f"{mine}:MINE")
+    report = invoke("report", "--rows", rows, "--out", out, "--causes", none, "--methods", f"{mine}:MINE")
     assert report.exit_code == 0, report.output
     for table in ("epoch-time", "configuration-mnist"):
         text = (out / "tables" / f"{table}.md").read_text(encoding="utf-8")
@@ -205,7 +214,7 @@ def test_it_is_timed_trained_counted_tabled_and_drawn(mine: Path, tmp_path: Path
     )
 
     mine.write_text(mine.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
-    report = invoke("report", "--rows", rows, "--out", out, "--error-budget", none, "--methods", f"{mine}:MINE")
+    report = invoke("report", "--rows", rows, "--out", out, "--causes", none, "--methods", f"{mine}:MINE")
     assert "its source has changed since" in (out / "README.md").read_text(encoding="utf-8") + report.output
 
 

@@ -18,7 +18,7 @@ from harness.commands.report import material
 from harness.report.page import report_files, write_files
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = ROOT / "reports" / "budget" / "published.json"
+CAUSES = ROOT / "reports" / "causes" / "published.json"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; `nox -s browser` does it")
 pytestmark = [
@@ -31,7 +31,7 @@ pytestmark = [
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("reports")
     rows = synthetic.store(out / "rows", synthetic.results())
-    write_files(report_files(material(rows, BUDGET), out, rows), out)
+    write_files(report_files(material(rows, CAUSES), out, rows), out)
     return (out / "index.html").as_uri()
 
 

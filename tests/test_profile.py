@@ -19,7 +19,7 @@ from sesn import (
     equivariance_error,
 )
 from sesn.tools.photographs import photographs
-from sesn.tools.profile import WHOLE, layer_profile, profile_table, worst
+from sesn.tools.profile import WHOLE, profile, profile_table, worst
 
 STEP = 96 / 68
 BASIS = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)
@@ -55,21 +55,21 @@ def pictures(count: int = 2) -> Tensor:
 
 @pytest.mark.parametrize("planted", [FlipScales, PlainOnScales])
 def test_planted_layer_is_the_largest_jump(planted: type[nn.Module]) -> None:
-    found = worst(layer_profile(network(planted()), pictures(), 1 / STEP))
+    found = worst(profile(network(planted()), pictures(), 1 / STEP))
     assert found is not None
     assert found.name.partition(".")[0] == "2"
     assert found.jump > 100
 
 
 def test_an_equivariant_network_has_no_jump() -> None:
-    rows = layer_profile(network(), pictures(), 1 / STEP)
+    rows = profile(network(), pictures(), 1 / STEP)
     assert [row.name for row in rows] == ["0", "1", "2", WHOLE]
     assert all(row.jump < 20 and row.delta < 1e-4 and row.kind == "field" for row in rows)
 
 
 def test_the_last_row_is_the_network_measured_as_a_whole() -> None:
     net = network(FlipScales())
-    row = layer_profile(net, pictures(), 1 / STEP)[-1]
+    row = profile(net, pictures(), 1 / STEP)[-1]
     whole = equivariance_error(net, pictures(), 1 / STEP)
     assert row.name == WHOLE
     assert row.crop == whole.crop
@@ -80,7 +80,7 @@ def test_ranks_strides_and_interscale_are_followed() -> None:
     torch.manual_seed(0)
     head = [SpatialMaxPool(2), ScaleConv(2, 2, BASIS, interscale=2), ScaleProjection(), GlobalPool(), nn.Linear(2, 3)]
     net = nn.Sequential(ScaleLift(3, 2, BASIS), *head).double().eval()
-    rows = layer_profile(net, pictures(), 1 / STEP)
+    rows = profile(net, pictures(), 1 / STEP)
     kinds = [row.kind for row in rows]
     assert kinds == ["field", "field", "field", "map", "invariant", "invariant", "invariant"]
     assert rows[1].shape[-1] == 48
@@ -92,7 +92,7 @@ def test_ranks_strides_and_interscale_are_followed() -> None:
 def test_nothing_left_whole_is_said() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(ScaleLift(3, 2, BASIS), ScaleConv(2, 2, BASIS, interscale=3)).double().eval()
-    row = layer_profile(net, pictures(), 1 / STEP)[-1]
+    row = profile(net, pictures(), 1 / STEP)[-1]
     assert "no scale channel is left whole" in row.note
     assert row.delta > 0
 
@@ -115,7 +115,7 @@ class Odd(nn.Module):
 
 
 def test_what_cannot_be_compared_has_a_row_that_says_why() -> None:
-    rows = {(row.name, row.call): row for row in layer_profile(Odd().eval(), pictures(), 1 / STEP)}
+    rows = {(row.name, row.call): row for row in profile(Odd().eval(), pictures(), 1 / STEP)}
     assert "returns tuple" in rows["pair", 0].note
     assert "does not follow" in rows["fixed", 0].note
     assert "NaN" in rows["nan", 0].note
@@ -126,26 +126,26 @@ def test_what_cannot_be_compared_has_a_row_that_says_why() -> None:
 
 def test_a_network_that_ends_in_nan_still_shows_where() -> None:
     net = nn.Sequential(nn.Identity(), Odd().nan).eval()
-    rows = layer_profile(net, pictures(), 1 / STEP)
+    rows = profile(net, pictures(), 1 / STEP)
     assert [bool(row.note) for row in rows] == [False, True, True]
 
 
 def test_a_failing_network_and_bad_images_are_refused() -> None:
     with pytest.raises(ValueError, match="rejected images"):
-        layer_profile(network(), pictures()[:, :1], 1 / STEP)
+        profile(network(), pictures()[:, :1], 1 / STEP)
     with pytest.raises(ValueError, match="factor"):
-        layer_profile(network(), pictures(), 0.0)
+        profile(network(), pictures(), 0.0)
 
 
 def test_hooks_are_gone_and_numbers_repeat() -> None:
     net = network()
-    first, second = (layer_profile(net, pictures(), 1 / STEP) for _ in range(2))
+    first, second = (profile(net, pictures(), 1 / STEP) for _ in range(2))
     assert first == second
     assert all(not module._forward_hooks for module in net.modules())
 
 
 def test_table_names_the_layer() -> None:
-    table = profile_table(layer_profile(network(FlipScales()), pictures(), 1 / STEP))
+    table = profile_table(profile(network(FlipScales()), pictures(), 1 / STEP))
     assert "grows most at 2 (FlipScales)" in str(table.caption)
     assert table.row_count == 5
 
@@ -166,7 +166,7 @@ class Parallel(nn.Module):
 def test_parallel_branches_spoil_no_more_than_one_of_them() -> None:
     torch.manual_seed(0)
     net = Parallel().double().eval()
-    rows = layer_profile(net, pictures(), 1 / STEP)
+    rows = profile(net, pictures(), 1 / STEP)
     whole = equivariance_error(net, pictures(), 1 / STEP)
     assert rows[-1].note == ""
     assert torch.tensor(rows[-1].values, dtype=torch.float64).allclose(whole.valid, rtol=1e-9, atol=0)

@@ -154,7 +154,7 @@ def test_what_the_readme_quotes_stands_in_the_report() -> None:
 def test_the_committed_report_is_what_its_rows_give() -> None:
     """Sentences, tables and captions; the figures are drawn from the same frames."""
     reports = ROOT / "reports"
-    files = report_files(material(reports / "rows", reports / "budget" / "published.json"), reports, reports / "rows")
+    files = report_files(material(reports / "rows", reports / "causes" / "published.json"), reports, reports / "rows")
     written = [name for name in files if name.endswith((".md", ".csv"))]
     assert len(written) > 20
     assert [name for name in written if files[name] != (reports / name).read_bytes()] == []

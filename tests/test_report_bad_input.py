@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from test_report_page import BUDGET, Page, invoke
+from test_report_page import CAUSES, Page, invoke
 from test_store import unsealed
 
 from harness.commands.report import material
@@ -32,7 +32,7 @@ def hostile_results() -> list[Result]:
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     rows = synthetic.store(tmp_path / "rows", hostile_results())
-    result = invoke("--rows", rows, "--out", tmp_path / "out", "--error-budget", tmp_path / "none.json")
+    result = invoke("--rows", rows, "--out", tmp_path / "out", "--causes", tmp_path / "none.json")
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "&lt;script&gt;alert(1)" in text
@@ -91,20 +91,20 @@ def test_a_folder_that_cannot_be_written_is_said_first(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == [occupied]
 
 
-def test_another_json_is_no_error_budget(tmp_path: Path) -> None:
+def test_another_json_is_no_split_into_causes(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"a": 1}), encoding="utf-8")
-    result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--error-budget", other)
+    result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--causes", other)
     assert result.exit_code == 2
-    assert "must be what `sesn budget --json` writes" in result.output
+    assert "must be what `sesn causes --json` writes" in result.output
 
 
-def test_dollars_in_an_error_budget_are_no_formula(tmp_path: Path) -> None:
-    document = json.loads(BUDGET.read_text(encoding="utf-8"))
-    document["settings"]["target"] = document["budget"]["steps"][0]["cause"] = r"$\frac{$"
+def test_dollars_in_the_causes_are_no_formula(tmp_path: Path) -> None:
+    document = json.loads(CAUSES.read_text(encoding="utf-8"))
+    document["settings"]["target"] = document["causes"]["steps"][0]["cause"] = r"$\frac{$"
     strange = tmp_path / "strange.json"
     strange.write_text(json.dumps(document), encoding="utf-8")
-    result = invoke("--out", tmp_path / "out", "--error-budget", strange, "--only", "error-budget")
+    result = invoke("--out", tmp_path / "out", "--causes", strange, "--only", "causes")
     assert result.exit_code == 0, result.output
 
 

@@ -25,14 +25,14 @@ from harness.report.select import Selection, select
 from sesn.tools.drawing import SMALL
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = ROOT / "reports" / "budget" / "published.json"
+CAUSES = ROOT / "reports" / "causes" / "published.json"
 FIGURES = [one.id for one in ARTEFACTS.values() if one.kind == "figure"]
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rendered]:
     rows = synthetic.store(tmp_path_factory.mktemp("rows"), synthetic.results())
-    every, _ = rendered(material(rows, BUDGET))
+    every, _ = rendered(material(rows, CAUSES))
     return {one.artefact.id: one for one in every}
 
 
@@ -264,16 +264,16 @@ def test_only_published_windows_change_the_integral_of_a_function() -> None:
     assert spreads[1] < 1e-3
 
 
-def test_frame_of_the_error_budget(shown: dict[str, Rendered]) -> None:
-    frame: Any = shown["error-budget"].frame
+def test_frame_of_the_causes(shown: dict[str, Rendered]) -> None:
+    frame: Any = shown["causes"].frame
     assert frame["observed"].iloc[0] - (frame["before"] - frame["after"]).sum() == pytest.approx(
         frame["remainder"].iloc[0], abs=1e-12
     )
 
 
 def test_a_share_of_more_than_all_is_explained(shown: dict[str, Rendered]) -> None:
-    frame: Any = shown["error-budget"].frame
-    (finding,) = waterfall.budget_says(frame.assign(share=[1.36, *[0.0] * (len(frame) - 1)]))
+    frame: Any = shown["causes"].frame
+    (finding,) = waterfall.causes_says(frame.assign(share=[1.36, *[0.0] * (len(frame) - 1)]))
     assert "(share 136%; more than all of it, since other steps raise it)" in finding.text
-    (finding,) = waterfall.budget_says(frame.assign(share=[0.5, *[0.0] * (len(frame) - 1)]))
+    (finding,) = waterfall.causes_says(frame.assign(share=[0.5, *[0.0] * (len(frame) - 1)]))
     assert "(share 50%)" in finding.text

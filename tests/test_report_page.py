@@ -17,11 +17,11 @@ from harness.report.artefacts import ARTEFACTS
 from harness.report.findings import WORDS
 from harness.report.page import report_files
 from sesn.methods import METHODS
-from sesn.tools.command import app
+from sesn.tools.app import app
 from sesn.tools.files import GeneratedFiles
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = ROOT / "reports" / "budget" / "published.json"
+CAUSES = ROOT / "reports" / "causes" / "published.json"
 #: The made-up rows are of the lite budget.
 #: Without what only some rows give: the longest training, and experiments from outside.
 ALWAYS = [one for one in ARTEFACTS.values() if one.budgets != ("paper",) and one.id != "own-experiments"]
@@ -38,7 +38,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = synthetic.store(out / "rows", synthetic.results())
     (out / "tune").mkdir()
     (out / "tune" / "tune.png").write_bytes(b"")
-    result = invoke("--rows", rows, "--out", out, "--error-budget", BUDGET)
+    result = invoke("--rows", rows, "--out", out, "--causes", CAUSES)
     assert result.exit_code == 0, result.output
     return out
 
@@ -76,7 +76,7 @@ def test_every_artefact_has_its_files(written: Path) -> None:
 
 
 def test_the_same_rows_give_the_same_bytes(written: Path) -> None:
-    files = report_files(material(written / "rows", BUDGET), written, written / "rows")
+    files = report_files(material(written / "rows", CAUSES), written, written / "rows")
     different = [name for name, content in files.items() if (written / name).read_bytes() != content]
     assert different == []
     assert len(files) > 50
@@ -125,7 +125,7 @@ def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
 def test_the_command_of_another_folder_writes_its_file() -> None:
     for other in WORDS["others"]:
         folder, command = f"reports/{other['folder']}", other["command"]
-        assert f"{folder}/{other['file']}" in command or f"--out {folder}" in command
+        assert f"{folder}/{other['file']}" in command or f".py {folder} " in command
 
 
 def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_captions_name_budget_repetitions_data_and_machine(written: Path) -> Non
     assert "Synthetic CPU, 2 threads, torch 0.0, cpu; version 1." in text
 
 
-def test_a_claim_tested_below_the_papers_budget_says_so(written: Path) -> None:
+def test_a_claim_tested_below_the_papers_causes_says_so(written: Path) -> None:
     text = (written / "index.html").read_text(encoding="utf-8")
     assert "[lite budget: 3 of the paper&#39;s 60 epochs]" in text
 
@@ -215,14 +215,14 @@ def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
 # --- an empty store
 
 
-def test_an_empty_store_beside_an_error_budget_is_still_empty(tmp_path: Path) -> None:
-    files = report_files(material(tmp_path / "none", BUDGET), tmp_path, tmp_path / "none")
+def test_an_empty_store_beside_the_causes_is_still_empty(tmp_path: Path) -> None:
+    files = report_files(material(tmp_path / "none", CAUSES), tmp_path, tmp_path / "none")
     assert b"Nothing has been measured yet." in files["index.html"]
-    assert "figures/error-budget.svg" in files
+    assert "figures/causes.svg" in files
 
 
 def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
-    result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--error-budget", tmp_path / "none.json")
+    result = invoke("--rows", tmp_path / "none", "--out", tmp_path / "out", "--causes", tmp_path / "none.json")
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "Nothing has been measured yet." in text
@@ -247,7 +247,7 @@ def test_only_one_artefact_is_written(written: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(ARTEFACTS))
 def test_every_artefact_can_be_made_alone(name: str, tmp_path: Path) -> None:
     rows = synthetic.store(tmp_path / "rows", [result for result in synthetic.results() if result.cell.seed == 0])
-    found = material(rows, BUDGET)
+    found = material(rows, CAUSES)
     files = report_files(found, tmp_path, rows, name)
     assert all(name in path for path in files)
     assert bool(files) == (ARTEFACTS[name] in ALWAYS)
@@ -302,9 +302,9 @@ def test_a_folder_without_rows_does_not_empty_a_report(written: Path, tmp_path: 
     assert {path: path.read_bytes() for path in written.rglob("*") if path.is_file()} == before
 
 
-def test_an_error_budget_that_is_no_json_is_named(written: Path, tmp_path: Path) -> None:
+def test_the_causes_that_is_no_json_is_named(written: Path, tmp_path: Path) -> None:
     path = tmp_path / "budget.json"
     path.write_text("no json", encoding="utf-8")
-    result = invoke("--rows", written / "rows", "--out", tmp_path / "out", "--error-budget", path)
+    result = invoke("--rows", written / "rows", "--out", tmp_path / "out", "--causes", path)
     assert result.exit_code == 2
-    assert "`error_budget`" in result.output
+    assert "`causes`" in result.output

@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from measures import ROUNDING, assert_same, interior, put, relative
+from periodic_pictures import pictures
 from PIL import Image
 
 from sesn import resampling_matrix, rescale, translate
 from sesn.meter.resample import ENDS, RESAMPLERS, resampler_line
-from sesn.strategies import factors, images, integer_factors, pictures, random_images
+from sesn.strategies import factors, images, integer_factors, random_images
 
 REACH = {"lanczos3": 3, "bicubic": 2, "legacy": 2}
 LOCAL = st.sampled_from(sorted(REACH))

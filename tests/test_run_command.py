@@ -26,7 +26,7 @@ from harness.store.frame import load
 from harness.store.parsing import read
 from harness.store.reading import finished, stored
 from harness.store.writing import Writer
-from sesn.tools.command import app
+from sesn.tools.app import app
 
 runner = CliRunner()
 COMMAND = [sys.executable, engine_sample.__file__, "run", "selftest"]

@@ -9,6 +9,7 @@ import torch
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from measures import assert_same, relative
+from periodic_pictures import Picture, Wave, pictures
 from torch import Tensor, nn
 
 from sesn import ScaleGrid, basis_a, equivariance_error
@@ -17,8 +18,6 @@ from sesn.strategies import (
     NONLINEARITIES,
     PADDING_MODES,
     SEEDS,
-    Picture,
-    Wave,
     bases,
     convs,
     factors,
@@ -27,7 +26,6 @@ from sesn.strategies import (
     integer_factors,
     lifts,
     networks,
-    pictures,
     random_conv,
     random_images,
     random_lift,

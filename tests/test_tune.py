@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from sesn import ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b, equivariance_error
 from sesn.meter.compare import middle
 from sesn.tools import kernels
-from sesn.tools.command import app
+from sesn.tools.app import app
 from sesn.tools.drawing import save
 from sesn.tools.images import image_set
 from sesn.tools.kernels import ORDERS, Candidate, candidate, layer_macs, published_stl10
@@ -50,7 +50,7 @@ def basis_of(each: Candidate) -> SteerableBasis:
 
 def test_proposal_is_50_times_below_the_published_kernels_at_no_more_cost(tuning: Tuning) -> None:
     assert tuning.gain >= 50
-    assert tuning.proposal.separable_macs <= tuning.published.separable_macs == tuning.budget_macs
+    assert tuning.proposal.separable_macs <= tuning.published.separable_macs == tuning.macs
     assert tuning.proposal.functions == 9  # not by seeing less
 
 
@@ -149,7 +149,7 @@ def test_a_group_measured_together_or_alone_is_the_same() -> None:
         ({"scales": 1}, "`scales` .=1. must be at least 2"),
         ({"span": 1.0}, "`range` .=1.0. must be above 1"),
         ({"span": math.inf}, "`range` .=inf. must be above 1"),
-        ({"budget_macs": 5}, "`budget_macs` .=5. must be at least [0-9]+, the cheapest"),
+        ({"macs": 5}, "`macs` .=5. must be at least [0-9]+, the cheapest"),
         ({"side": 3}, "`side` .=3. must be at least 8"),
         ({"channels": 0}, "`channels` .=0. must be at least 1"),
         ({"span": 100.0}, "`range` .=100.0. must be small enough"),
@@ -183,13 +183,13 @@ def test_table_shows_proposal_and_published(tuning: Tuning) -> None:
 @pytest.mark.usefixtures("few")
 def test_command_writes_json_and_picture(tmp_path: Path) -> None:
     out, picture = tmp_path / "new" / "tuned.json", tmp_path / "tuned.png"
-    words = ["tune", "--count", "1", "--budget-macs", "2e9", "--json", str(out), "--picture", str(picture)]
+    words = ["tune", "--count", "1", "--macs", "2e9", "--json", str(out), "--picture", str(picture)]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "proposal" in result.output
     found = json.loads(out.read_text(encoding="utf-8"))
     assert found["gain"] > 50
-    assert found["budget_macs"] == 2_000_000_000
+    assert found["macs"] == 2_000_000_000
     assert found["proposal"]["code"].startswith("basis_")
     assert found["images"].startswith("photographs")
     assert picture.exists()
@@ -200,8 +200,8 @@ def test_command_writes_json_and_picture(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--scales", "1"], "`scales`"),
-        (["--budget-macs", "nan"], "`budget_macs`"),
-        (["--budget-macs", "10"], "the cheapest candidate's cost"),
+        (["--macs", "nan"], "`macs`"),
+        (["--macs", "10"], "the cheapest candidate's cost"),
         (["--images", "nowhere"], "`images`"),
         (["--picture", "x.pdf"], "`picture`"),
         (["--picture", "x.png", "--json", "x.svg"], "`json` (='x.svg') must be another file than those of `picture`"),
@@ -223,16 +223,16 @@ def build():
 """
 
 
-@pytest.mark.parametrize("command", ["profile", "budget"])
-def test_profile_and_budget_commands(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["profile", "causes"])
+def test_profile_and_causes_commands(command: str, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
     out, picture = tmp_path / "out.json", tmp_path / "out.svg"
-    drawn = ["--picture", str(picture)] if command == "budget" else []
+    drawn = ["--picture", str(picture)] if command == "causes" else []
     target = f"{tmp_path / 'net.py'}:build"
     result = CliRunner().invoke(app, [command, target, "--count", "1", "--json", str(out), *drawn])
     assert result.exit_code == 0, result.output
     found = json.loads(out.read_text(encoding="utf-8"))
-    if command == "budget":
+    if command == "causes":
         assert found["largest"] == "kernel window"
         assert picture.exists()
         assert picture.with_suffix(".png").exists()
@@ -240,8 +240,8 @@ def test_profile_and_budget_commands(command: str, tmp_path: Path) -> None:
         assert [row["name"] for row in found["rows"]] == ["0", "1", "(output)"]
 
 
-@pytest.mark.parametrize("command", ["profile", "budget"])
-def test_profile_and_budget_say_what_is_wrong(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["profile", "causes"])
+def test_profile_and_causes_say_what_is_wrong(command: str, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
     target = f"{tmp_path / 'net.py'}:build"
     for words, said in (
@@ -255,9 +255,9 @@ def test_profile_and_budget_say_what_is_wrong(command: str, tmp_path: Path) -> N
         assert said in result.output
 
 
-def test_budget_refuses_one_file_for_json_and_picture(tmp_path: Path) -> None:
+def test_causes_refuses_one_file_for_json_and_picture(tmp_path: Path) -> None:
     both = str(tmp_path / "out.png")
-    result = CliRunner().invoke(app, ["budget", "net.py:build", "--json", both, "--picture", both])
+    result = CliRunner().invoke(app, ["causes", "net.py:build", "--json", both, "--picture", both])
     assert result.exit_code == 2
     assert f"`json` (={both!r}) must be another file than those of `picture` (={both!r})" in result.output
     assert not list(tmp_path.iterdir())

@@ -17,8 +17,8 @@ from torch import nn
 from harness.stopwatch import StepTimes, keep_freed_memory, time_training
 from sesn.methods import REFERENCE, Method, method, methods_on
 from sesn.methods.outside import check
+from sesn.tools.consoles import progress_bar
 from sesn.tools.machine import machine_line
-from sesn.tools.progress import progress_bar
 
 RESOLUTIONS = (28, 56)
 PAPER = Path(__file__).parents[1] / "paper" / "epoch_time.csv"

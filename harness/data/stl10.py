@@ -40,7 +40,7 @@ MD5 = {
 
 @dataclass(frozen=True)
 class Split:
-    """A split on disk; images are read when asked for."""
+    """A split on disk: its images mapped as [n, 3, columns, rows], which are read when asked for."""
 
     name: SplitName
     path: Path
@@ -61,17 +61,37 @@ class Split:
     def images(self, order: Tensor | None = None) -> Tensor:
         """Images as uint8 [n, 3, rows, columns]: all, or those numbered by `order`."""
         chosen = self.stored if order is None else self.stored[order.numpy()]
-        # The file has columns before rows.
         return torch.from_numpy(np.array(chosen)).transpose(-1, -2).contiguous()
 
     def labels(self) -> Tensor:
-        """Classes 0..9 as int64 [n] (the file counts from 1); as many as there are images, or an error."""
-        return read_labels(self.labels_path, len(self))
+        """Classes 0..9 as int64 [n] (one byte each in the file, from 1); as many as there are images, or an error."""
+        path = self.labels_path
+        if (size := _size(path)) != len(self):
+            raise UsageError(f"{path} has {size} labels, but there are {len(self)} images; take both from one source")
+        labels = torch.from_numpy(np.fromfile(path, np.uint8)).to(torch.int64)
+        wrong = labels[(labels < 1) | (labels > CLASSES)]
+        if len(wrong):
+            raise UsageError(f"{path} has a label {int(wrong[0])}, but labels are 1..{CLASSES}; it is no label file")
+        return labels - 1
 
     @property
     def labels_path(self) -> Path:
         """The file of the labels."""
         return self.path.with_name(f"{self.name}_y.bin")
+
+
+def stl10(split: SplitName = "train", root: Path | None = None) -> Split:
+    """Open a split found under `root` or $SESN_DATA; its size must be a whole number of images."""
+    if split not in SPLITS:
+        raise UsageError(f"`split` (={split!r}) must be one of 'train', 'test'")
+    path = data_root(root) / FOLDER / f"{split}_X.bin"
+    size = _size(path)
+    if size == 0 or size % IMAGE_BYTES:
+        raise UsageError(
+            f"{path} has {size} bytes, which is no whole number of images of {IMAGE_BYTES} bytes "
+            f"({size // IMAGE_BYTES} and {size % IMAGE_BYTES} bytes over); it is not complete, fetch it again"
+        )
+    return Split(split, path, np.memmap(path, np.uint8, "r", shape=(size // IMAGE_BYTES, *SHAPE)))
 
 
 def stl10_labelled(split: SplitName, root: Path | None = None, count: int | None = None) -> LabelledImages:
@@ -84,9 +104,9 @@ def stl10_labelled(split: SplitName, root: Path | None = None, count: int | None
     if not 1 <= wanted <= len(found):
         raise UsageError(f"`count` (={count}) must be between 1 and {len(found)}, the images in {found.path}")
     labels = found.labels()
-    if len(found) == OFFICIAL[split]:
-        for path in (found.path, found.labels_path):
-            _check_content(path)
+    for path in (found.path, found.labels_path) if len(found) == OFFICIAL[split] else ():
+        if (digest := md5_of(path)) != MD5[path.name]:
+            raise UsageError(f"{path} has the MD5 {digest}, but the publishers' has {MD5[path.name]}; fetch it again")
     return LabelledImages(found.images(torch.arange(wanted)), labels[:wanted], found.describe(wanted))
 
 
@@ -94,43 +114,6 @@ def md5_of(path: Path) -> str:
     """MD5 of a file, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def _check_content(path: Path) -> None:
-    found = md5_of(path)
-    if found != MD5[path.name]:
-        raise UsageError(f"{path} has the MD5 {found}, but the publishers' has {MD5[path.name]}; fetch it again")
-
-
-def stl10(split: SplitName = "train", root: Path | None = None) -> Split:
-    """Open a split found under `root` or $SESN_DATA."""
-    if split not in SPLITS:
-        raise UsageError(f"`split` (={split!r}) must be one of 'train', 'test'")
-    path = data_root(root) / FOLDER / f"{split}_X.bin"
-    return Split(split, path, read_images(path))
-
-
-def read_images(path: Path) -> NDArray[np.uint8]:
-    """The file mapped as [n, 3, columns, rows]; its size must be a whole number of images."""
-    size = _size(path)
-    if size == 0 or size % IMAGE_BYTES:
-        raise UsageError(
-            f"{path} has {size} bytes, which is no whole number of images of {IMAGE_BYTES} bytes "
-            f"({size // IMAGE_BYTES} and {size % IMAGE_BYTES} bytes over); it is not complete, fetch it again"
-        )
-    return np.memmap(path, np.uint8, "r", shape=(size // IMAGE_BYTES, *SHAPE))
-
-
-def read_labels(path: Path, count: int) -> Tensor:
-    """`count` labels, one byte each, 1..10 in the file and 0..9 here."""
-    size = _size(path)
-    if size != count:
-        raise UsageError(f"{path} has {size} labels, but there are {count} images; take both from one source")
-    labels = torch.from_numpy(np.fromfile(path, np.uint8)).to(torch.int64)
-    wrong = labels[(labels < 1) | (labels > CLASSES)]
-    if len(wrong):
-        raise UsageError(f"{path} has a label {int(wrong[0])}, but labels are 1..{CLASSES}; it is no label file")
-    return labels - 1
 
 
 def _size(path: Path) -> int:

@@ -156,7 +156,7 @@ _ROWS = (
     _REDUCED_TABLE,
     Artefact("epoch-time", ("epoch-time",), times.frame, table=times.table, says=times.says),
     *_CONFIGURATIONS,
-    Artefact("error-budget", ("error-budget",), waterfall.budget_frame, says=waterfall.budget_says),
+    Artefact("causes", ("causes",), waterfall.causes_frame, says=waterfall.causes_says),
     Artefact(
         "delta-accuracy",
         ("mnist-scale",),

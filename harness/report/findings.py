@@ -41,14 +41,9 @@ def told(verdict: Verdict, key: str, **values: Any) -> Statement:
     return Statement(verdict, sentence(key, **values))
 
 
-def number(value: float, digits: int = 2) -> str:
-    """A number for a sentence: 0.058, 3.4e-05."""
-    return f"{value:.{digits}g}"
-
-
 def between(low: float, high: float) -> str:
     """A range for a sentence: 1.1 to 1.7; one number if both read the same."""
-    return " to ".join(dict.fromkeys([number(low), number(high)]))
+    return " to ".join(dict.fromkeys([f"{low:.2g}", f"{high:.2g}"]))
 
 
 def listed(words: list[str]) -> str:

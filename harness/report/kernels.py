@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from harness.report.findings import Statement, between, number
+from harness.report.findings import Statement, between, told
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 from sesn.tools.drawing import Drawing, styled
 
@@ -68,15 +68,12 @@ def kernels_says(frame: Any) -> list[Statement]:
     """How many kernels there are, how many are none, and how their norm falls over scales."""
     found = []
     for panel, part in frame.groupby("panel", sort=False):
-        empty = int(part["norm"].eq(0).sum())
-        text = f"{panel} takes {part['row'].max() + 1} × {part['column'].max() + 1} kernels, of which {empty} are zero"
-        found.append(Statement("described", f"{text}: {_stored(panel)} kernels are stored, as weights."))
+        values = {"rows": part["row"].max() + 1, "columns": part["column"].max() + 1, "stored": _stored(panel)}
+        found.append(told("described", "kernels-taken", panel=panel, empty=int(part["norm"].eq(0).sum()), **values))
     lift = frame[frame["panel"].eq("T → H")]
     falls = lift[lift["row"].eq(0)]["norm"].to_numpy() / lift[lift["row"].eq(SCALES - 1)]["norm"].to_numpy()
     ratio = example().basis.grid.largest / example().basis.grid.smallest
-    text = f"From the smallest scale to the largest, σ grows {number(ratio)} times and a kernel's norm falls"
-    found.append(Statement("described", f"{text} {between(falls.min(), falls.max())} times."))
-    return found
+    return [*found, told("described", "kernels-fall", ratio=ratio, falls=between(falls.min(), falls.max()))]
 
 
 def _stored(panel: str) -> int:
@@ -199,8 +196,8 @@ def basis_says(frame: Any) -> list[Statement]:
         sums = part.groupby("function")["sum"]
         spread = float((sums.max() - sums.min()).max() / part["sum"].abs().max())
         reach = (part["box"] // 2) / part["sigma"]
-        text = f"On {name}, cut off at {between(reach.min(), reach.max())} σ, the sum of a function's pixels"
-        found.append(Statement("described", f"{text} varies over scales by up to {number(spread)} of the largest sum."))
+        ends = between(reach.min(), reach.max())
+        found.append(told("described", "basis-sums", basis=name, reach=ends, spread=spread))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from harness.report.rendering import Material, Rendered, rendered
 from harness.report.tables import as_latex, as_markdown
 from sesn.tools.consoles import visible
 from sesn.tools.drawing import SMALL, encoded
-from sesn.tools.files import check_writable, replacing
+from sesn.tools.files import GeneratedFiles, check_writable, replacing
 
 FIGURES = ("svg", "pdf", "png")
 TABLES = ("md", "tex")
@@ -126,6 +126,12 @@ def file_names(one: Artefact) -> list[str]:
     return [f"{one.kind}s/{one.id}.{kind}" for kind in kinds]
 
 
+def possible_files(only: str | None) -> list[str]:
+    """The paths of all files of artefacts, or of those of one."""
+    chosen = ARTEFACTS.values() if only is None else [artefact(only)]
+    return [name for one in chosen for name in file_names(one)]
+
+
 def _assets(sections: list[dict[str, Any]]) -> dict[str, Markup]:
     """The style and the script, which are ours and need no escaping, and the policy that lets nothing else run."""
     assert _ENVIRONMENT.loader is not None
@@ -154,13 +160,12 @@ def write_files(files: Mapping[str, bytes], out: Path) -> list[Path]:
     return list(paths)
 
 
-def remove_outdated(
-    files: Mapping[str, bytes], out: Path, ours: Collection[str], only: str | None = None
-) -> list[Path]:
+def remove_outdated(files: Mapping[str, bytes], ours: GeneratedFiles, only: str | None = None) -> list[Path]:
     """Remove the files of artefacts, or of one, that an earlier report wrote and these rows do not give any more."""
-    chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
-    names = [name for one in chosen for name in file_names(one)]
-    outdated = [out / name for name in names if name in ours and name not in files and (out / name).is_file()]
+    names = [name for name in possible_files(only) if name in ours.names and name not in files]
+    outdated = [path for name in names if (path := ours.folder / name).is_file()]
     for path in outdated:
         path.unlink()
+    if outdated:
+        ours.discard(path.relative_to(ours.folder).as_posix() for path in outdated)
     return outdated

@@ -15,7 +15,6 @@ from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import Statement
 from harness.report.select import Selection, cleaned, published_rows, select
 from harness.report.tables import Table
-from harness.report.waterfall import budget_selection
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing
 from sesn.tools.machine import machine_words
@@ -32,7 +31,7 @@ class Material:
         rows: measured, as the store loads them.
         paper: published.
         experiments: the record of each, by key.
-        error_budget: the steps of `sesn budget`, or an empty frame.
+        causes: the steps of `sesn causes`, or an empty frame.
         figures: those that another command draws, by the artefact's id.
         notes: what was odd about the rows when they were read.
         documents: where rows are that are not in the store, by experiment.
@@ -42,7 +41,7 @@ class Material:
     rows: Any
     paper: Any
     experiments: Mapping[str, Experiment]
-    error_budget: Any
+    causes: Any
     figures: Mapping[str, Drawing] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     documents: Mapping[str, Path] = field(default_factory=dict)

@@ -42,20 +42,12 @@ def medians(rows: Any, by: str | Sequence[str], column: str = "value") -> Any:
 
 
 def _summary(seeds: Any, values: Any) -> dict[str, float]:
-    """Of values in the order of their seeds."""
+    """The summary of values that are sorted by their seeds."""
     parts = np.split(values, np.flatnonzero(np.diff(seeds)) + 1)
     longest = max(len(part) for part in parts)
     whole = np.stack([part for part in parts if len(part) == longest])
     found = summarise(torch.tensor(whole, dtype=torch.float64), resamples=RESAMPLES)
-    return {
-        "mean": found.mean,
-        "standard_deviation": found.standard_deviation,
-        "median": found.median,
-        "low": found.low,
-        "high": found.high,
-        "draws": found.draws,
-        "values": found.n,
-    }
+    return {name: getattr(found, "n" if name == "values" else name) for name in SUMMARY}
 
 
 class Agreement(NamedTuple):
@@ -72,7 +64,7 @@ class Agreement(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The difference for a table: `+0.12 in`, `-3.40 out`."""
+        """How a table says it: in, out, or nothing where it is unknown."""
         return {True: "in", False: "out", None: ""}[self.within]
 
 
@@ -102,11 +94,7 @@ def _half_width(paper: Sample, here: Sample) -> float:
     if not sum(parts):
         return 0.0
     freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (paper, here), strict=True))
-    return _quantile(freedom) * math.sqrt(sum(parts))
-
-
-def _quantile(freedom: float) -> float:
-    return float(stats.t.ppf((1 + LEVEL) / 2, freedom))
+    return float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(sum(parts))
 
 
 def counting_agreement(paper: float, here: float, images: int) -> Agreement:

@@ -173,13 +173,13 @@ def separable_convolution(field: Tensor, weight: Tensor, bias: Tensor | None, ta
     """Correlate field [b, i, s, h, w] with w x Psi, weight [o, i, k, n], plus the bias: one output scale per task."""
     if recording() or casting(field):
         return separable_plain(field, weight, bias, tasks)
-    result: Tensor = _Chunked.apply(  # type: ignore[no-untyped-call]
+    result: Tensor = _ChunkedPasses.apply(  # type: ignore[no-untyped-call]
         field, weight, bias, tuple(tasks), torch.is_grad_enabled()
     )
     return result
 
 
-class _Chunked(torch.autograd.Function):
+class _ChunkedPasses(torch.autograd.Function):
     """`separable_plain` a few images at a time; the responses are made again in the backward pass.
 
     Where they are no larger than twice the output (the lift of a grey image, say) they are kept instead.

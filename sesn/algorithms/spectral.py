@@ -123,12 +123,7 @@ _kept_transforms = lru_cache(maxsize=KEPT)(make_transforms)
 
 
 def spectral_convolution(
-    x: Tensor,
-    kernel: Tensor,
-    bias: Tensor | None,
-    rows: Axis,
-    columns: Axis,
-    taps: tuple[Taps, Taps] | None = None,
+    x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis, columns: Axis, taps: tuple[Taps, Taps] | None = None
 ) -> Tensor:
     """Correlate x [b, i, h, w] with a kernel [o, i, y, x], whose taps are centred unless said, and add the bias [o].
 
@@ -143,7 +138,7 @@ def spectral_convolution(
     plain = not may_keep(x)
     make = make_transforms if plain else _kept_transforms
     transforms = make(rows, columns, row_taps, column_taps, x.device, dtype)
-    run = spectral_plain if plain else _Chunked.apply
+    run = spectral_plain if plain else _ChunkedSpectra.apply
     out: Tensor = run(x.to(dtype), kernel.to(dtype), transforms)
     if bias is not None:
         out = out + bias.to(dtype)[:, None, None]
@@ -171,7 +166,7 @@ def accumulate(total: Tensor, a: Tensor, b: Tensor, sign: int = 1) -> Tensor:
     return total.baddbmm_(a, b, alpha=sign)
 
 
-class _Chunked(torch.autograd.Function):
+class _ChunkedSpectra(torch.autograd.Function):
     """`spectral_plain` a part of the batch at a time; the spectra are made again in the backward pass."""
 
     @staticmethod

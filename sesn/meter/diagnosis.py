@@ -58,7 +58,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Case:
+class Evidence:
     """What the suspects look at.
 
     Attributes:
@@ -130,21 +130,21 @@ def diagnose(
     return [finding for suspect in SUSPECTS for finding in suspect(case)]
 
 
-def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Meter) -> Case:
+def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Meter) -> Evidence:
     exact = images.to(torch.float64)
     before, after = read(module, exact), read(module, meter.move(exact, error.factor))
     try:
         repeated = _distance(call(module, exact[:1]), before.output[:1])
     except RejectedError:
         repeated = 0.0
-    case = Case(module, (before, after), error, repeated, None, None, None)
+    case = Evidence(module, (before, after), error, repeated, None, None, None)
     if error.kind != "field":
         return case
     scales = output_grid(module, meter.grid, before.output, error.kind, before.path)
     return replace(case, grid=scales, moved=meter.move(before.output, error.factor), direct=after.output)
 
 
-def _no_signal(case: Case) -> Iterator[Finding]:
+def _no_signal(case: Evidence) -> Iterator[Finding]:
     if case.error.pairs and (case.error.empty() or bool((case.error.energy == 0).all())):
         yield Finding(
             "no signal",
@@ -153,7 +153,7 @@ def _no_signal(case: Case) -> Iterator[Finding]:
         )
 
 
-def _too_few_scales(case: Case) -> Iterator[Finding]:
+def _too_few_scales(case: Evidence) -> Iterator[Finding]:
     if bool(case.error.valid.isnan().all()) and bool(case.error.energy.isnan().all()):
         yield Finding(
             "too few scales",
@@ -169,7 +169,7 @@ def _too_few_scales(case: Case) -> Iterator[Finding]:
         )
 
 
-def _projection(case: Case) -> Iterator[Finding]:
+def _projection(case: Evidence) -> Iterator[Finding]:
     """A maximum over scale sees the scales of the grid only: what it would need from beyond is missing."""
     projected = any(isinstance(module, ScaleProjection) for module in case.module.modules())
     if projected and case.error.factor != 1 and case.error.kind not in ("field", "scale"):
@@ -181,7 +181,7 @@ def _projection(case: Case) -> Iterator[Finding]:
         )
 
 
-def _off_grid(case: Case) -> Iterator[Finding]:
+def _off_grid(case: Evidence) -> Iterator[Finding]:
     if case.error.residual > 0 and not case.error.on_grid:
         yield Finding(
             "factor between two scales",
@@ -190,7 +190,7 @@ def _off_grid(case: Case) -> Iterator[Finding]:
         )
 
 
-def _representation(case: Case) -> Iterator[Finding]:
+def _representation(case: Evidence) -> Iterator[Finding]:
     """Would another order of the scale channels fit far better? Then the axis is not what the grid says."""
     if case.moved is None or case.direct is None or case.grid is None or not case.error.pairs:
         return
@@ -208,7 +208,7 @@ def _representation(case: Case) -> Iterator[Finding]:
         )
 
 
-def _reordered(case: Case, order: list[int]) -> float:
+def _reordered(case: Evidence, order: list[int]) -> float:
     """Delta with the scale axis of both outputs put in another order."""
     error, outputs = case.error, [output for output in (case.moved, case.direct) if output is not None]
     moved, direct = (output[:, :, order] for output in outputs)
@@ -220,7 +220,7 @@ def ordinary_convolutions(module: nn.Module) -> list[nn.Conv2d | nn.Conv3d]:
     return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Conv3d) and m.kernel_size[-1] > 1]
 
 
-def _ordinary_convolution(case: Case) -> Iterator[Finding]:
+def _ordinary_convolution(case: Evidence) -> Iterator[Finding]:
     found = ordinary_convolutions(case.module)
     if found:
         side = found[0].kernel_size[-1]
@@ -231,7 +231,7 @@ def _ordinary_convolution(case: Case) -> Iterator[Finding]:
         )
 
 
-def _truncated_windows(case: Case) -> Iterator[Finding]:
+def _truncated_windows(case: Evidence) -> Iterator[Finding]:
     for basis in case.bases:
         widths = [box // 2 / sigma for box, sigma in zip(basis.boxes, basis.grid, strict=True)]
         if min(widths) < ENOUGH_SIGMAS - 1e-9:
@@ -242,7 +242,7 @@ def _truncated_windows(case: Case) -> Iterator[Finding]:
             )
 
 
-def _undersampled(case: Case) -> Iterator[Finding]:
+def _undersampled(case: Evidence) -> Iterator[Finding]:
     for basis in case.bases:
         if basis.pairs is None:
             continue
@@ -255,7 +255,7 @@ def _undersampled(case: Case) -> Iterator[Finding]:
             )
 
 
-def _padding(case: Case) -> Iterator[Finding]:
+def _padding(case: Evidence) -> Iterator[Finding]:
     """The frame that the crop left out, against the inside."""
     if case.error.kind not in SPATIAL:
         return
@@ -269,7 +269,7 @@ def _padding(case: Case) -> Iterator[Finding]:
         )
 
 
-def _stride_phase(case: Case) -> Iterator[Finding]:
+def _stride_phase(case: Evidence) -> Iterator[Finding]:
     """Pixels that are kept off the image's centre: rescaling the image moves them, unless by as much."""
     (stride, before), (_, after) = (reading.sampling for reading in case.readings)
     side, small = (reading.side for reading in case.readings)
@@ -283,7 +283,7 @@ def _stride_phase(case: Case) -> Iterator[Finding]:
         )
 
 
-def _randomness(case: Case) -> Iterator[Finding]:
+def _randomness(case: Evidence) -> Iterator[Finding]:
     if case.repeated > REPEATED:
         yield Finding(
             "chance or the other images",
@@ -297,7 +297,7 @@ def _distance(one: Tensor, other: Tensor) -> float:
     return float((one - other).norm()) / size if size else 0.0
 
 
-def _batch_statistics(case: Case) -> Iterator[Finding]:
+def _batch_statistics(case: Evidence) -> Iterator[Finding]:
     for module in case.module.modules():
         if normalises_input(module):
             yield Finding(
@@ -316,7 +316,7 @@ def normalises_input(layer: nn.Module) -> bool:
     return loose or spread or isinstance(layer, INSTANCE_NORM | nn.GroupNorm)
 
 
-def _aliasing(case: Case) -> Iterator[Finding]:
+def _aliasing(case: Evidence) -> Iterator[Finding]:
     if any(isinstance(module, POINTWISE) for module in case.module.modules()):
         yield Finding(
             "aliasing by the nonlinearity",
@@ -326,7 +326,7 @@ def _aliasing(case: Case) -> Iterator[Finding]:
 
 
 #: In the order in which their findings are listed.
-SUSPECTS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+SUSPECTS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     _no_signal,
     _randomness,
     _too_few_scales,

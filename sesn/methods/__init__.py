@@ -40,8 +40,8 @@ _ROWS = (
 
 #: Every method by its key, in the order of the paper's tables.
 METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
-#: The colours of methods that have none of their own: apart from those of the table, the first three clearly.
-SPARE_COLOURS = ("#440055", "#330088", "#667788", "#AA99FF", "#BB1166", "#112233", "#FF1199", "#9911CC")
+#: The colours of methods that have none of their own: apart from those of the table and from each other.
+SPARE_COLOURS = ("#F00084", "#3C1848", "#000084", "#D80CF0", "#9C0078", "#00FC6C", "#78849C", "#B49CFC")
 #: Where the methods from outside came from, by key; FILE.py:NAME in full for those of files.
 HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from sesn import _checks
-from sesn._meaning import WithMeaning
+from sesn._meaning import Constants, WithMeaning
 from sesn.algorithms import Axis, Work, padded_convolution, spectral_convolution
 from sesn.algorithms.axis import plain_number
 from sesn.algorithms.choose import dense_cost, spectral_cost
 from sesn.algorithms.spectral import Taps
 from sesn.layers.store import Store
+from sesn.methods._resize import resized_reach
 from sesn.scales import ScaleGrid
 
 #: Constants kept per layer: scales times map sizes.
@@ -74,6 +76,67 @@ class BaselineLayer(WithMeaning):
 
     def _details(self) -> list[str]:
         return []
+
+
+class KernelLayer(BaselineLayer):
+    """A layer whose kernels [c', c, k, k] work at several scales; a subclass draws them when all parameters are there.
+
+    Args:
+        in_channels, out_channels: channels of the two maps.
+        kernel_size: side of the kernels, odd.
+        scales: the factors that the map or the kernel is rescaled by.
+        stride: spatial stride.
+        device, dtype: of the parameters.
+    """
+
+    #: The names of the kernels, how a scale is shown, and what is said to who gives no scales.
+    weights: tuple[str, ...] = ("weight",)
+    shown = "g"
+    such_as = "the factors to rescale by, such as (0.5, 1, 2)"
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        scales: Sequence[float],
+        *,
+        stride: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride)
+        self.kernel_size = _checks.odd("kernel_size", kernel_size)
+        self.scales = positive("scales", scales, self.such_as)
+        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
+        for name in self.weights:
+            self.register_parameter(name, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+
+    def reset_parameters(self) -> None:
+        """Draw the kernels uniformly in +-1 / sqrt(c k^2)."""
+        for name in self.weights:
+            nn.init.kaiming_uniform_(getattr(self, name), a=math.sqrt(5))
+
+    def meaning(self) -> Constants:
+        """By what the map or the kernel is rescaled."""
+        return {"scales": self.scales}
+
+    @property
+    def scale_grid(self) -> ScaleGrid:
+        """The scales that the kernels work at."""
+        return ScaleGrid(self.scales)
+
+    @property
+    def receptive_radius(self) -> int:
+        """Pixels that the kernel sees to each side where the map is smallest, with what resizing spreads."""
+        return resized_reach(self.kernel_size, self.stride, self.scales[0])
+
+    def _taps_seen(self) -> int:
+        return len(self.scales) * self.kernel_size**2
+
+    def _details(self) -> list[str]:
+        scales = ", ".join(f"{scale:{self.shown}}" for scale in self.scales)
+        return [f"kernel_size={self.kernel_size}", f"scales=({scales})"]
 
 
 def odd_side(side: float) -> int:

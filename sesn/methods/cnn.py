@@ -7,27 +7,27 @@ from torch import nn
 from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, WIDE_SIDE, Method, Source, no_scales
 from sesn.networks import mnist, wrn
 from sesn.networks.recipes import Recipe, Regime
-from sesn.networks.wrn import Place
+from sesn.networks.wrn import BlockPlace
 
 
-def mnist_parts(regime: Regime) -> mnist.Parts:
+def mnist_parts(regime: Regime) -> mnist.StageParts:
     """7 x 7 convolutions with a bias."""
-    return mnist.Parts(lambda stage, i, o: nn.Conv2d(i, o, 7, padding=3))
+    return mnist.StageParts(lambda stage, i, o: nn.Conv2d(i, o, 7, padding=3))
 
 
-def conv3x3(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+def conv3x3(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """A 3 x 3 convolution without a bias."""
     return nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
 
 
-def conv1x1(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+def conv1x1(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """A 1 x 1 convolution without a bias."""
     return nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
 
 
-def wrn_parts(recipe: Recipe) -> wrn.Parts:
+def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """3 x 3 convolutions without biases."""
-    return wrn.Parts(stem=lambda i, o: nn.Conv2d(i, o, 3, padding=1, bias=False), conv=conv3x3, shortcut=conv1x1)
+    return wrn.BlockParts(stem=lambda i, o: nn.Conv2d(i, o, 3, padding=1, bias=False), conv=conv3x3, shortcut=conv1x1)
 
 
 def plain(side: int) -> nn.Module:
@@ -42,7 +42,7 @@ CNN = Method(
     "CNN",
     Source("Ghosh & Gupta 2019, arXiv:1906.03861"),
     "#000000",
-    {"mnist": mnist.Network(mnist_parts)},
+    {"mnist": mnist.MNISTSkeleton(mnist_parts)},
     no_scales,
     absences={"stl10": "on STL-10 the plain network is the wide ResNet; use wrn"},
 )
@@ -51,7 +51,7 @@ WRN = Method(
     "WRN",
     Source("Zagoruyko & Komodakis 2016, arXiv:1605.07146"),
     "#000000",
-    {"stl10": wrn.Network(wrn_parts)},
+    {"stl10": wrn.WRNSkeleton(wrn_parts)},
     no_scales,
     side=WIDE_SIDE,
     absences={"mnist": "on MNIST-scale the plain network is the CNN; use cnn"},

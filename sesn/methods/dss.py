@@ -20,20 +20,10 @@ from sesn.errors import Inadmissible, UsageError
 from sesn.layers.pool import GlobalPool, ScaleProjection
 from sesn.layers.store import Store
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
-from sesn.methods.method import (
-    CHANNELS,
-    COLOURS,
-    EXTENT,
-    HIDDEN_SCALES,
-    MNIST_SIDE,
-    Goals,
-    Method,
-    Source,
-    projected,
-)
+from sesn.methods.method import CHANNELS, COLOURS, EXTENT, HIDDEN_SCALES, MNIST_SIDE, Goals, Method, Source, projected
 from sesn.networks import Recipe, Regime, mnist, wrn
 from sesn.networks.carriers import FIELD
-from sesn.networks.wrn import Place
+from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 
 Init = Literal["he", "delta"]
@@ -247,7 +237,7 @@ STL10_ZERO_SCALE = 0.5
 STL10_SCALES = (4, 3, 2, 2)
 
 
-def mnist_scalar(regime: Regime) -> mnist.Parts:
+def mnist_scalar(regime: Regime) -> mnist.StageParts:
     """A new scale-space before every convolution, and the maximum over scales after it."""
     scales = MNIST_SCALES[regime.recipe]
 
@@ -255,10 +245,10 @@ def mnist_scalar(regime: Regime) -> mnist.Parts:
         lift = DSSLift(scales, zero_scale=MNIST_ZERO_SCALE)
         return nn.Sequential(lift, DSSConv(in_channels, out_channels, 7, scales), ScaleProjection())
 
-    return mnist.Parts(layer)
+    return mnist.StageParts(layer)
 
 
-def mnist_vector(regime: Regime) -> mnist.Parts:
+def mnist_vector(regime: Regime) -> mnist.StageParts:
     """Lifted once; the maximum over scales is taken after the last norm."""
     scales = MNIST_SCALES[regime.recipe]
 
@@ -266,7 +256,7 @@ def mnist_vector(regime: Regime) -> mnist.Parts:
         conv = DSSConv(in_channels, out_channels, 7, scales)
         return conv if stage else nn.Sequential(DSSLift(scales, zero_scale=MNIST_ZERO_SCALE), conv)
 
-    return mnist.Parts(layer, (FIELD, FIELD, FIELD), projection=ScaleProjection)
+    return mnist.StageParts(layer, (FIELD, FIELD, FIELD), projection=ScaleProjection)
 
 
 # STL-10
@@ -288,22 +278,22 @@ class FirstScales(nn.Module):
         return str(self.count)
 
 
-def _loses_a_scale(place: Place) -> bool:
+def _loses_a_scale(place: BlockPlace) -> bool:
     return place.block == 0 and STL10_SCALES[place.group + 1] < STL10_SCALES[place.group]
 
 
-def _conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+def _conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     enters = place.enters_group
     scales = STL10_SCALES[place.group + (0 if enters else 1)]
     seen = 2 if enters and _loses_a_scale(place) else 1
     return DSSConv(in_channels, out_channels, 3, scales, interscale=seen, stride=stride, init="delta")
 
 
-def _shortcut(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+def _shortcut(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     return DSSConv(in_channels, out_channels, 1, STL10_SCALES[place.group + 1], stride=stride, init="delta")
 
 
-def _trim(place: Place) -> nn.Module:
+def _trim(place: BlockPlace) -> nn.Module:
     return FirstScales(STL10_SCALES[place.group + 1]) if _loses_a_scale(place) else nn.Identity()
 
 
@@ -316,12 +306,12 @@ def _head(channels: int) -> nn.Module:
     return nn.Sequential(FIELD.activated(channels), ScaleProjection(), GlobalPool("mean"))
 
 
-def wrn_parts(recipe: Recipe) -> wrn.Parts:
+def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """Four scales at first; filters over two scales, which cost one of them, enter groups 1 and 2.
 
     The middle group is narrower (30 instead of 32), which pays for the filters' extent, under both recipes.
     """
-    return wrn.Parts(
+    return wrn.BlockParts(
         stem=_stem, conv=_conv, shortcut=_shortcut, carrier=FIELD, head=_head, base=(16, 30, 64), trim=_trim, fan_out=()
     )
 
@@ -353,7 +343,7 @@ DSS_SCALAR = Method(
     "DSS Scalar",
     SOURCE,
     "#0282FF",
-    {"mnist": mnist.Network(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
     projected(at_step),
     representative=False,
     goals=GOALS,
@@ -364,7 +354,7 @@ DSS_VECTOR = Method(
     "DSS Vector",
     SOURCE,
     "#0B2AE9",
-    {"mnist": mnist.Network(mnist_vector), "stl10": wrn.Network(wrn_parts)},
+    {"mnist": mnist.MNISTSkeleton(mnist_vector), "stl10": wrn.WRNSkeleton(wrn_parts)},
     at_step,
     between,
     goals=GOALS,

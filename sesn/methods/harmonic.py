@@ -16,7 +16,7 @@ from sesn.methods._layer import BaselineLayer
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import WIDE_SIDE, Method, Source, no_scales
 from sesn.networks import Recipe, wrn
-from sesn.networks.wrn import Place
+from sesn.networks.wrn import BlockPlace
 
 
 def cosine_filters(side: int = 3) -> Tensor:
@@ -76,18 +76,13 @@ class HarmonicConv(BaselineLayer):
 # --- its networks
 
 
-def wrn_parts(recipe: Recipe) -> wrn.Parts:
+def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """DCT kernels in the stem and in all 3 x 3 convolutions; the shortcuts are plain."""
 
-    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         return HarmonicConv(in_channels, out_channels, stride=stride)
 
-    return wrn.Parts(
-        stem=HarmonicConv,
-        conv=conv,
-        shortcut=conv1x1,
-        fan_out=(HarmonicConv, nn.Conv2d),
-    )
+    return wrn.BlockParts(stem=HarmonicConv, conv=conv, shortcut=conv1x1, fan_out=(HarmonicConv, nn.Conv2d))
 
 
 HARM_WRN = Method(
@@ -95,7 +90,7 @@ HARM_WRN = Method(
     "Harm WRN",
     Source("Ulicny et al. 2019, arXiv:1905.00135"),
     "#7E4CB2",
-    {"stl10": wrn.Network(wrn_parts)},
+    {"stl10": wrn.WRNSkeleton(wrn_parts)},
     no_scales,
     side=WIDE_SIDE,
     absences={

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._meaning import Constants
 from sesn.layers.pool import GlobalPool
-from sesn.methods._layer import BaselineLayer, correlate, positive
+from sesn.methods._layer import KernelLayer, correlate
 from sesn.methods._maximum import largest
-from sesn.methods._resize import centre_aligned, resize, resized_reach
+from sesn.methods._resize import centre_aligned, resize
 from sesn.methods._vectors import (
     ScalesToVectors,
     VectorBatchNorm,
@@ -32,8 +32,7 @@ from sesn.methods._vectors import (
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP, MNIST_SIDE, Goals, Method, Source
 from sesn.networks import Recipe, Regime, mnist, wrn
 from sesn.networks.carriers import MAP, Carrier, no_norm
-from sesn.networks.wrn import Place
-from sesn.scales import ScaleGrid
+from sesn.networks.wrn import BlockPlace
 
 #: The angle between neighbouring scales: eight scales span 120 degrees.
 ANGLE_STEP = math.radians(120 / 7)
@@ -56,11 +55,11 @@ def rescaled_size(size: int, scale: float) -> int:
     return round(size * scale)
 
 
-class _SEVF(BaselineLayer):
+class _SEVF(KernelLayer):
     """What both layers share: the scales, one scale's responses, and the best of them as vectors."""
 
-    #: The names of the kernels.
-    weights: tuple[str, ...] = ("weight",)
+    shown = ".3g"
+    such_as = "such as sevf_scales()"
 
     def __init__(
         self,
@@ -69,25 +68,11 @@ class _SEVF(BaselineLayer):
         kernel_size: int,
         scales: Sequence[float],
         angles: Sequence[float],
-        *,
-        stride: int = 1,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, stride)
-        self.kernel_size = _checks.odd("kernel_size", kernel_size)
-        self.scales = positive("scales", scales, "such as sevf_scales()")
+        super().__init__(in_channels, out_channels, kernel_size, scales, **options)
         self.angles = _checked_angles(angles, len(self.scales))
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
-        for name in self.weights:
-            self.register_parameter(name, nn.Parameter(torch.empty(shape, **options)))
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weights uniform in +-1 / sqrt(c k^2)."""
-        for weight in self.parameters():
-            nn.init.kaiming_uniform_(weight, a=math.sqrt(5))
 
     def _best(self, x: Tensor, kernels: Sequence[Tensor]) -> Tensor:
         """x [b, i, h, w] and a kernel [o, i, k, k] per scale to a vector field [b, o, 2, h', w']."""
@@ -118,22 +103,12 @@ class _SEVF(BaselineLayer):
 
     def meaning(self) -> Constants:
         """The scales and their directions."""
-        return {"scales": self.scales, "angles": self.angles}
+        return {**super().meaning(), "angles": self.angles}
 
     @property
     def vector_angles(self) -> tuple[float, ...]:
         """The directions of the scales in the output."""
         return self.angles
-
-    @property
-    def scale_grid(self) -> ScaleGrid:
-        """The scales that the kernels work at."""
-        return ScaleGrid(self.scales)
-
-    @property
-    def receptive_radius(self) -> int:
-        """Pixels that the kernel sees to each side where the map is smallest, with what resizing spreads."""
-        return resized_reach(self.kernel_size, self.stride, self.scales[0])
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for an input of this shape: the resized map convolved at every scale, and resampling.
@@ -149,9 +124,6 @@ class _SEVF(BaselineLayer):
         made = channels * math.prod(scaled) * (scaled != list(sizes))
         made += self.out_channels * math.prod(outputs) * (responses != outputs)
         return channels * self.out_channels * self.kernel_size**2 * math.prod(responses) + 4 * made
-
-    def _details(self) -> list[str]:
-        return [f"kernel_size={self.kernel_size}", f"scales=({', '.join(f'{scale:.3g}' for scale in self.scales)})"]
 
 
 class SEVFLift(_SEVF):
@@ -170,7 +142,7 @@ class SEVFLift(_SEVF):
         kernel_size: side of the kernel, odd.
         scales: the factors s_j, see `sevf_scales`.
         angles: the angle a_j of each scale in radians, see `sevf_angles`.
-        stride: spatial stride.
+        stride, device, dtype: spatial stride, and of the parameters.
     """
 
     weight: nn.Parameter
@@ -246,16 +218,16 @@ def vectors(recipe: Recipe) -> Carrier:
     return Carrier(nn.Identity, VectorMaxPool, partial(VectorBatchNorm, recipe=recipe))
 
 
-def mnist_scalar(regime: Regime) -> mnist.Parts:
+def mnist_scalar(regime: Regime) -> mnist.StageParts:
     """The length of the vector after every convolution; no norm after the last."""
-    return mnist.Parts(
+    return mnist.StageParts(
         lambda stage, i, o: nn.Sequential(SEVFLift(i, o, 7, MNIST_SCALES, MNIST_ANGLES), VectorMagnitude()),
         carriers=(MAP, MAP, MAP._replace(norm=no_norm)),
         hidden_bias=True,
     )
 
 
-def mnist_vector(regime: Regime) -> mnist.Parts:
+def mnist_vector(regime: Regime) -> mnist.StageParts:
     """Vector fields throughout; their length is taken after the last pooling, and no norm stands there."""
 
     def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
@@ -263,7 +235,7 @@ def mnist_vector(regime: Regime) -> mnist.Parts:
         return make(in_channels, out_channels, 7, MNIST_SCALES, MNIST_ANGLES)
 
     carrier = vectors(regime.recipe)
-    return mnist.Parts(
+    return mnist.StageParts(
         layer,
         carriers=(carrier, carrier, carrier._replace(norm=no_norm)),
         channels=(23, 45, 68),
@@ -272,20 +244,20 @@ def mnist_vector(regime: Regime) -> mnist.Parts:
     )
 
 
-def wrn_parts(recipe: Recipe) -> wrn.Parts:
+def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """Our completion: vector fields throughout, in the shortcuts too, and their length after the last norm."""
     carrier = vectors(recipe)
 
-    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         return SEVFConv(in_channels, out_channels, 3, STL10_SCALES, STL10_ANGLES, stride=stride)
 
-    def shortcut(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def shortcut(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         return SEVFConv(in_channels, out_channels, 1, STL10_SCALES, STL10_ANGLES, stride=stride)
 
     def head(channels: int) -> nn.Module:
         return nn.Sequential(carrier.activated(channels), VectorMagnitude(), GlobalPool("mean"))
 
-    return wrn.Parts(
+    return wrn.BlockParts(
         stem=lambda i, o: SEVFLift(i, o, 3, STL10_SCALES, STL10_ANGLES),
         conv=conv,
         shortcut=shortcut,
@@ -315,7 +287,7 @@ SEVF_SCALAR = Method(
     "SEVF Scalar",
     SOURCE,
     "#7FE3C0",
-    {"mnist": mnist.Network(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
     lambda step: nn.Sequential(at_step(step), VectorMagnitude()),
     resamples="input",
     representative=False,
@@ -327,7 +299,7 @@ SEVF_VECTOR = Method(
     "SEVF Vector",
     SOURCE,
     "#184E48",
-    {"mnist": mnist.Network(mnist_vector), "stl10": wrn.Network(wrn_parts)},
+    {"mnist": mnist.MNISTSkeleton(mnist_vector), "stl10": wrn.WRNSkeleton(wrn_parts)},
     at_step,
     between,
     resamples="input",

@@ -9,20 +9,17 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn._meaning import Constants
-from sesn.methods._layer import BaselineLayer, convolve_inside, positive
+from sesn.methods._layer import KernelLayer, convolve_inside
 from sesn.methods._maximum import largest
-from sesn.methods._resize import corner_aligned, fitted, resize, resized_reach
+from sesn.methods._resize import corner_aligned, fitted, resize
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, Goals, Method, Source
 from sesn.networks import Recipe, Regime, mnist, wrn
-from sesn.networks.wrn import Place
-from sesn.scales import ScaleGrid
+from sesn.networks.wrn import BlockPlace
 
 
 class Window(NamedTuple):
@@ -53,7 +50,7 @@ def pixels_seen(size: int, scale: float) -> tuple[int, int]:
     return math.floor(max(0, -start) * step), min(last, size - 1)
 
 
-class SIConv(BaselineLayer):
+class SIConv(KernelLayer):
     """Locally scale-invariant convolution, [b, c, h, w] -> [b, c', h', w'].
 
     max over s of W_{1/s}( correlation(W_s x, w) + bias ), where W_s resizes a map bilinearly by s, corners aligned, to
@@ -67,7 +64,7 @@ class SIConv(BaselineLayer):
         in_channels, out_channels: channels of the two maps.
         kernel_size: side of the kernel, odd.
         scales: the factors s.
-        stride: spatial stride.
+        stride, device, dtype: spatial stride, and of the parameters.
         bias: one number per output channel, added before scaling back.
     """
 
@@ -81,23 +78,16 @@ class SIConv(BaselineLayer):
         kernel_size: int,
         scales: Sequence[float],
         *,
-        stride: int = 1,
         bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, stride)
-        self.kernel_size = _checks.odd("kernel_size", kernel_size)
-        self.scales = positive("scales", scales, "the factors to rescale the map by, such as (0.5, 1, 2)")
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
-        self.weight = nn.Parameter(torch.empty(shape, **options))
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
+        super().__init__(in_channels, out_channels, kernel_size, scales, **options)
+        self.register_parameter("bias", nn.Parameter(self.weight.new_empty(out_channels)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weights and biases uniform in +-1 / sqrt(c k^2), as torch's Conv2d starts."""
-        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        """Draw weights and biases uniformly in +-1 / sqrt(c k^2), as torch's Conv2d starts."""
+        super().reset_parameters()
         if self.bias is not None:
             bound = 1 / math.sqrt(self.weight[0].numel())
             nn.init.uniform_(self.bias, -bound, bound)
@@ -146,20 +136,6 @@ class SIConv(BaselineLayer):
         rule = f"large enough for a pixel to be left at scale {scale:g} and back"
         _checks.require(good, "image side", size, rule, "use a larger image or scales nearer to 1")
 
-    def meaning(self) -> Constants:
-        """By what the map is rescaled."""
-        return {"scales": self.scales}
-
-    @property
-    def scale_grid(self) -> ScaleGrid:
-        """The scales that the kernels work at."""
-        return ScaleGrid(self.scales)
-
-    @property
-    def receptive_radius(self) -> int:
-        """Pixels that the kernel sees to each side where the map is smallest, with what resizing spreads."""
-        return resized_reach(self.kernel_size, self.stride, self.scales[0])
-
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for a map of this shape: a whole map convolved, and resampled twice, at every scale.
 
@@ -169,13 +145,8 @@ class SIConv(BaselineLayer):
         resampling = 4 * shape[0] * resampled * sum(scale != 1 for scale in self.scales)
         return super().multiply_adds(shape) + resampling
 
-    def _taps_seen(self) -> int:
-        return len(self.scales) * self.kernel_size**2
-
     def _details(self) -> list[str]:
-        scales = ", ".join(f"{scale:g}" for scale in self.scales)
-        parts = [f"kernel_size={self.kernel_size}", f"scales=({scales})"]
-        return parts + (["bias=False"] if self.bias is None else [])
+        return super()._details() + (["bias=False"] if self.bias is None else [])
 
 
 # --- its networks
@@ -184,18 +155,18 @@ MNIST_SCALES = (0.3, 0.45, 0.67, 1.0, 1.49, 2.23, 3.33)
 STL10_SCALES = (0.5, 1.0, 2.0)
 
 
-def mnist_parts(regime: Regime) -> mnist.Parts:
+def mnist_parts(regime: Regime) -> mnist.StageParts:
     """7 x 7 convolutions with a bias, at seven scales."""
-    return mnist.Parts(lambda stage, i, o: SIConv(i, o, 7, MNIST_SCALES))
+    return mnist.StageParts(lambda stage, i, o: SIConv(i, o, 7, MNIST_SCALES))
 
 
-def wrn_parts(recipe: Recipe) -> wrn.Parts:
+def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """3 x 3 convolutions at three scales; the shortcuts are plain."""
 
-    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         return SIConv(in_channels, out_channels, 3, STL10_SCALES, stride=stride, bias=False)
 
-    return wrn.Parts(
+    return wrn.BlockParts(
         stem=lambda i, o: SIConv(i, o, 3, STL10_SCALES, bias=False),
         conv=conv,
         shortcut=conv1x1,
@@ -213,7 +184,7 @@ SI_CONVNET = Method(
     "SI-ConvNet",
     Source("Kanazawa et al. 2014, arXiv:1412.5104", "Input Rescaling"),
     "#AFCF33",
-    {"mnist": mnist.Network(mnist_parts), "stl10": wrn.Network(wrn_parts)},
+    {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
     at_step,
     resamples="input",
     representative=False,

@@ -17,7 +17,7 @@ from sesn import _checks
 from sesn._meaning import Constants
 from sesn.layers.conv import ScaleConv1x1
 from sesn.layers.pool import GlobalPool, ScaleProjection
-from sesn.methods._layer import BaselineLayer, correlate, positive
+from sesn.methods._layer import KernelLayer, correlate
 from sesn.methods.method import (
     CHANNELS,
     COLOURS,
@@ -32,8 +32,7 @@ from sesn.methods.method import (
 from sesn.methods.steerable import shortcut
 from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
 from sesn.networks.carriers import FIELD, Carrier, ColumnBatchNorm
-from sesn.networks.wrn import Place
-from sesn.scales import ScaleGrid
+from sesn.networks.wrn import BlockPlace
 
 
 def canvas_side(kernel_size: int, scales: Sequence[float]) -> int:
@@ -75,10 +74,11 @@ def released_rescaling(kernel_size: int, scale: float, side: int) -> Tensor:
     return result
 
 
-class _SiCNN(BaselineLayer):
+class _SiCNN(KernelLayer):
     """The kernel [c', c, k, k] and its rescaled copies, of the same L1 norm."""
 
     weight: nn.Parameter
+    such_as = "one factor per column, such as (0.67, 1, 1.5)"
 
     def __init__(
         self,
@@ -87,24 +87,13 @@ class _SiCNN(BaselineLayer):
         kernel_size: int,
         scales: Sequence[float],
         *,
-        stride: int = 1,
         recipe: Recipe = "paper",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, stride)
-        self.kernel_size = _checks.odd("kernel_size", kernel_size)
-        self.scales = positive("scales", scales, "one factor per column, such as (0.67, 1, 1.5)")
+        super().__init__(in_channels, out_channels, kernel_size, scales, **options)
         self.recipe = _checks.one_of("recipe", recipe, RECIPES)
         self.firsts, self.sides = self._supports()
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        shape = self.out_channels, self.in_channels, self.kernel_size, self.kernel_size
-        self.weight = nn.Parameter(torch.empty(shape, **options))
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weights uniform in +-1 / sqrt(c k^2)."""
-        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
     def kernels(self) -> list[Tensor]:
         """The kernel of each scale [c', c, y, x], cropped to its support; its first tap lies at `firsts` of the centre.
@@ -155,12 +144,7 @@ class _SiCNN(BaselineLayer):
 
     def meaning(self) -> Constants:
         """How the kernel is rescaled."""
-        return {"scales": self.scales, "recipe": self.recipe}
-
-    @property
-    def scale_grid(self) -> ScaleGrid:
-        """The scales that the kernels work at."""
-        return ScaleGrid(self.scales)
+        return {**super().meaning(), "recipe": self.recipe}
 
     @property
     def receptive_radius(self) -> int:
@@ -171,9 +155,7 @@ class _SiCNN(BaselineLayer):
         return sum(side**2 for side in self.sides)
 
     def _details(self) -> list[str]:
-        scales = ", ".join(f"{scale:g}" for scale in self.scales)
-        parts = [f"kernel_size={self.kernel_size}", f"scales=({scales})"]
-        return parts + ([f"recipe={self.recipe!r}"] if self.recipe != "paper" else [])
+        return super()._details() + ([f"recipe={self.recipe!r}"] if self.recipe != "paper" else [])
 
 
 class SiCNNLift(_SiCNN):
@@ -186,7 +168,7 @@ class SiCNNLift(_SiCNN):
         in_channels, out_channels: channels of the image and of each column.
         kernel_size: side of the unscaled kernel, odd.
         scales: the factor of each column.
-        stride: spatial stride.
+        stride, device, dtype: spatial stride, and of the parameters.
         recipe: "paper" rescales bilinearly about the kernel's centre on an odd canvas; "released" does what the
             released code did (`released_rescaling`), with kernels that are half a pixel off the centre.
     """
@@ -223,15 +205,15 @@ def columns(scales: int) -> Carrier:
     return FIELD._replace(norm=partial(ColumnBatchNorm, scales=scales))
 
 
-def mnist_scalar(regime: Regime) -> mnist.Parts:
+def mnist_scalar(regime: Regime) -> mnist.StageParts:
     """The maximum over the columns after every convolution; the paper gives its times only."""
     recipe = regime.recipe
-    return mnist.Parts(
+    return mnist.StageParts(
         lambda stage, i, o: nn.Sequential(SiCNNLift(i, o, 7, MNIST_SCALES, recipe=recipe), ScaleProjection())
     )
 
 
-def mnist_vector(regime: Regime) -> mnist.Parts:
+def mnist_vector(regime: Regime) -> mnist.StageParts:
     """Columns throughout; their maximum is taken after the last norm."""
 
     def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
@@ -239,20 +221,20 @@ def mnist_vector(regime: Regime) -> mnist.Parts:
         return make(in_channels, out_channels, 7, MNIST_SCALES, recipe=regime.recipe)
 
     carrier = columns(len(MNIST_SCALES))
-    return mnist.Parts(layer, (carrier, carrier, carrier), projection=ScaleProjection)
+    return mnist.StageParts(layer, (carrier, carrier, carrier), projection=ScaleProjection)
 
 
-def wrn_parts(recipe: Recipe) -> wrn.Parts:
+def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """Columns throughout; their maximum is taken after the mean over positions."""
     carrier = columns(len(STL10_SCALES))
 
-    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         return SiCNNConv(in_channels, out_channels, 3, STL10_SCALES, stride=stride, recipe=recipe)
 
     def head(channels: int) -> nn.Module:
         return nn.Sequential(carrier.activated(channels), GlobalPool("mean"), ScaleProjection())
 
-    return wrn.Parts(
+    return wrn.BlockParts(
         stem=lambda i, o: SiCNNLift(i, o, 3, STL10_SCALES, recipe=recipe),
         conv=conv,
         shortcut=shortcut,
@@ -279,7 +261,7 @@ SICNN_SCALAR = Method(
     "SiCNN Scalar",
     SOURCE,
     "#7E5F36",
-    {"mnist": mnist.Network(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
     projected(at_step),
     resamples="filters",
     representative=False,
@@ -295,7 +277,7 @@ SICNN_VECTOR = Method(
     "SiCNN Vector",
     SOURCE,
     "#A96000",
-    {"mnist": mnist.Network(mnist_vector), "stl10": wrn.Network(wrn_parts)},
+    {"mnist": mnist.MNISTSkeleton(mnist_vector), "stl10": wrn.WRNSkeleton(wrn_parts)},
     at_step,
     between,
     resamples="filters",

@@ -21,7 +21,7 @@ from sesn.methods._maximum import largest
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import CHANNELS, COLOURS, Goals, Method, Source
 from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
-from sesn.networks.wrn import Place
+from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 
 #: Width of the angular Gaussian, and the phase of the harmonics.
@@ -195,7 +195,7 @@ STL10_SIZES, STL10_NOMINAL, STL10_ORDERS = (3, 5, 7), 3, (1.0,)
 BLOCK_SIZES: dict[Recipe, tuple[int, ...]] = {"paper": STL10_SIZES, "released": (3,)}
 
 
-def mnist_parts(regime: Regime) -> mnist.Parts:
+def mnist_parts(regime: Regime) -> mnist.StageParts:
     """54 weights per pair of channels; the released network counts a batch norm that it never runs."""
     sizes = MNIST_SIZES[regime.recipe, regime.resolution]
 
@@ -203,17 +203,17 @@ def mnist_parts(regime: Regime) -> mnist.Parts:
         return SSConv(in_channels, out_channels, sizes, MNIST_NOMINAL, MNIST_ORDERS, recipe=regime.recipe)
 
     leftover = nn.BatchNorm2d if regime.recipe == "released" else None
-    return mnist.Parts(layer, channels=(30, 60, 90), hidden_bias=True, leftover=leftover)
+    return mnist.StageParts(layer, channels=(30, 60, 90), hidden_bias=True, leftover=leftover)
 
 
-def wrn_parts(recipe: Recipe) -> wrn.Parts:
+def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """18 weights per pair of channels, and plain shortcuts."""
 
-    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         sizes = BLOCK_SIZES[recipe]
         return SSConv(in_channels, out_channels, sizes, STL10_NOMINAL, STL10_ORDERS, stride=stride, recipe=recipe)
 
-    return wrn.Parts(
+    return wrn.BlockParts(
         stem=lambda i, o: SSConv(i, o, STL10_SIZES, STL10_NOMINAL, STL10_ORDERS, recipe=recipe),
         conv=conv,
         shortcut=conv1x1,
@@ -233,7 +233,7 @@ SS_CNN = Method(
     "SS-CNN",
     Source("Ghosh & Gupta 2019, arXiv:1906.03861", "Steerable Filters"),
     "#EB86D1",
-    {"mnist": mnist.Network(mnist_parts), "stl10": wrn.Network(wrn_parts)},
+    {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
     at_step,
     representative=False,
     goals=Goals(work=1.5),

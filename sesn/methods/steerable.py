@@ -26,7 +26,7 @@ from sesn.methods.method import (
 from sesn.networks import mnist, wrn
 from sesn.networks.carriers import FIELD, MAP
 from sesn.networks.recipes import Regime
-from sesn.networks.wrn import Place
+from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 
 Features = Literal["scalar", "vector"]
@@ -70,13 +70,13 @@ def kernels(features: Features, regime: Regime) -> Kernels:
     return RELEASED[features, regime.resolution, regime.augmented]
 
 
-def mnist_scalar(regime: Regime) -> mnist.Parts:
+def mnist_scalar(regime: Regime) -> mnist.StageParts:
     """Every layer lifts a map and projects the field."""
     basis = kernels("scalar", regime).basis()
-    return mnist.Parts(lambda stage, i, o: nn.Sequential(ScaleLift(i, o, basis), ScaleProjection()))
+    return mnist.StageParts(lambda stage, i, o: nn.Sequential(ScaleLift(i, o, basis), ScaleProjection()))
 
 
-def mnist_vector(regime: Regime) -> mnist.Parts:
+def mnist_vector(regime: Regime) -> mnist.StageParts:
     """Fields throughout, projected in the last stage, before its ReLU."""
     basis = kernels("vector", regime).basis()
 
@@ -86,7 +86,7 @@ def mnist_vector(regime: Regime) -> mnist.Parts:
         conv = ScaleConv(in_channels, out_channels, basis)
         return conv if stage == 1 else nn.Sequential(conv, ScaleProjection())
 
-    return mnist.Parts(layer, (FIELD, FIELD, MAP))
+    return mnist.StageParts(layer, (FIELD, FIELD, MAP))
 
 
 # STL-10
@@ -101,11 +101,7 @@ class Design(NamedTuple):
 
 
 #: The release gives C wider kernels and lets a single layer interact across scales; the paper mentions neither.
-DESIGNS = {
-    "a": Design(),
-    "b": Design(projected_groups=(1, 2)),
-    "c": Design(smallest=1.1, interscale_groups=(0,)),
-}
+DESIGNS = {"a": Design(), "b": Design(projected_groups=(1, 2)), "c": Design(smallest=1.1, interscale_groups=(0,))}
 
 
 def projected_head(channels: int) -> nn.Module:
@@ -113,16 +109,16 @@ def projected_head(channels: int) -> nn.Module:
     return nn.Sequential(ScaleProjection(), MAP.activated(channels), GlobalPool("mean"))
 
 
-def shortcut(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+def shortcut(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """One matrix for all scales."""
     return ScaleConv1x1(in_channels, out_channels, stride=stride, bias=False)
 
 
-def wrn_parts(design: Design) -> wrn.Parts:
+def wrn_parts(design: Design) -> wrn.BlockParts:
     """Fields throughout, but where the design projects them."""
     basis = basis_a(ScaleGrid.geometric(design.smallest, 1.41, 3), 7, 3)
 
-    def conv(place: Place, in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         if place.enters_group and place.group in design.projected_groups:
             return nn.Sequential(
                 ScaleProjection(), ScaleLift(in_channels, out_channels, basis, stride=stride, bias=False)
@@ -130,7 +126,7 @@ def wrn_parts(design: Design) -> wrn.Parts:
         seen = 2 if place.enters_group and place.group in design.interscale_groups else 1
         return ScaleConv(in_channels, out_channels, basis, interscale=seen, stride=stride, bias=False)
 
-    return wrn.Parts(
+    return wrn.BlockParts(
         stem=lambda i, o: ScaleLift(i, o, basis, bias=False),
         conv=conv,
         shortcut=shortcut,
@@ -181,7 +177,7 @@ SESN_SCALAR = Method(
     "SESN Scalar",
     SOURCE,
     "#FF747C",
-    {"mnist": mnist.Network(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
     projected(at_step),
     ours=True,
     goals=GOALS,
@@ -192,7 +188,7 @@ SESN_VECTOR = Method(
     "SESN Vector",
     SOURCE,
     "#591203",
-    {"mnist": mnist.Network(mnist_vector)},
+    {"mnist": mnist.MNISTSkeleton(mnist_vector)},
     at_step,
     between,
     ours=True,
@@ -208,9 +204,9 @@ def _of_design(key: str, label: str, colour: str, design: Design) -> Method:
         label,
         SOURCE,
         colour,
-        {"stl10": wrn.Network(lambda recipe: wrn_parts(design))},
+        {"stl10": wrn.WRNSkeleton(lambda recipe: wrn_parts(design))},
         _design_at_step(design),
-        lambda: wrn_parts(design).conv(Place(0, 0), CHANNELS, CHANNELS, 1),
+        lambda: wrn_parts(design).conv(BlockPlace(0, 0), CHANNELS, CHANNELS, 1),
         WIDE_SIDE,
         ours=True,
         absences=USE_SESN,

@@ -1,6 +1,6 @@
 """The paper's two networks, each skeleton written once: `MNISTScaleNet` and `WideResNet`.
 
-What a method puts into them stands in its own file, as functions that return `mnist.Parts` and `wrn.Parts`.
+What a method puts into them stands in its own file, as functions that return `mnist.StageParts` and `wrn.BlockParts`.
 """
 
 from sesn.networks import mnist as mnist
@@ -13,9 +13,9 @@ from sesn.networks.mnist import MNISTScaleNet as MNISTScaleNet
 from sesn.networks.recipes import RECIPES as RECIPES
 from sesn.networks.recipes import Recipe as Recipe
 from sesn.networks.recipes import Regime as Regime
+from sesn.networks.skeleton import NetworkTask as NetworkTask
 from sesn.networks.skeleton import Skeleton as Skeleton
-from sesn.networks.skeleton import Task as Task
 from sesn.networks.wrn import WideResNet as WideResNet
 
 #: The networks by the names of the data that they are for.
-NETWORKS: dict[str, Task] = {"mnist": mnist.TASK, "stl10": wrn.TASK}
+NETWORKS: dict[str, NetworkTask] = {"mnist": mnist.TASK, "stl10": wrn.TASK}

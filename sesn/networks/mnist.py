@@ -17,7 +17,7 @@ from sesn import _checks
 from sesn.errors import UsageError
 from sesn.networks.carriers import MAP, Carrier
 from sesn.networks.recipes import RESOLUTIONS, Recipe, Regime
-from sesn.networks.skeleton import Skeleton, Task
+from sesn.networks.skeleton import NetworkTask, Skeleton
 
 #: Side of the images of MNIST.
 SIDE = 28
@@ -31,7 +31,7 @@ Three = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Parts:
+class StageParts:
     """What a method supplies.
 
     Attributes:
@@ -53,8 +53,8 @@ class Parts:
 
 
 #: A method's file offers one of these for each of its networks.
-PartsOf = Callable[[Regime], Parts]
-TASK = Task(
+PartsOf = Callable[[Regime], StageParts]
+TASK = NetworkTask(
     (1, SIDE, SIDE),
     CLASSES,
     options={"resolution": SIDE, "augmented": False, "channels": None},
@@ -63,7 +63,7 @@ TASK = Task(
 
 
 @dataclass(frozen=True)
-class Network(Skeleton):
+class MNISTSkeleton(Skeleton):
     """The MNIST-scale network over a method's parts."""
 
     parts: PartsOf
@@ -93,7 +93,7 @@ class MNISTScaleNet(nn.Module):
         channels: other widths than the method's own, for smaller networks.
     """
 
-    def __init__(self, parts: Parts, regime: Regime, channels: Three | None = None) -> None:
+    def __init__(self, parts: StageParts, regime: Regime, channels: Three | None = None) -> None:
         super().__init__()
         self.regime = regime
         self.channels = _three(parts.channels if channels is None else channels)
@@ -137,7 +137,7 @@ def _upsampling(regime: Regime) -> nn.Module:
     return nn.Upsample(scale_factor=factor, mode="bilinear", align_corners=False)
 
 
-def _stages(parts: Parts, channels: Three, resolution: int) -> list[nn.Module]:
+def _stages(parts: StageParts, channels: Three, resolution: int) -> list[nn.Module]:
     last = resolution // 7
     pools = ((2, 2, 0), (2, 2, 0), (last, last, 2))
     widths = (1, *channels)

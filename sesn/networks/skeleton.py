@@ -26,7 +26,7 @@ class Skeleton(ABC):
         """The channels of its three stages or groups, before widening."""
 
 
-class Task(NamedTuple):
+class NetworkTask(NamedTuple):
     """What every network of a name has in common, whoever made it.
 
     Attributes:

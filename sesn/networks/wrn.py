@@ -19,14 +19,14 @@ from sesn import _checks
 from sesn.layers.pool import GlobalPool
 from sesn.networks.carriers import MAP, Carrier
 from sesn.networks.recipes import Recipe
-from sesn.networks.skeleton import Skeleton, Task
+from sesn.networks.skeleton import NetworkTask, Skeleton
 
 CLASSES = 10
 DROPOUT = 0.3
 STRIDES = (1, 2, 2)
 
 
-class Place(NamedTuple):
+class BlockPlace(NamedTuple):
     """Where a layer stands: group 0..2, block 0.. in it, and whether it is a block's first or second convolution."""
 
     group: int
@@ -39,7 +39,7 @@ class Place(NamedTuple):
         return self.first and self.block == 0
 
 
-def identity(place: Place) -> nn.Module:
+def identity(place: BlockPlace) -> nn.Module:
     """Leave the features alone."""
     return nn.Identity()
 
@@ -50,7 +50,7 @@ def mean_head(channels: int) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Parts:
+class BlockParts:
     """What a method supplies.
 
     Attributes:
@@ -67,25 +67,25 @@ class Parts:
     """
 
     stem: Callable[[int, int], nn.Module]
-    conv: Callable[[Place, int, int, int], nn.Module]
-    shortcut: Callable[[Place, int, int, int], nn.Module]
+    conv: Callable[[BlockPlace, int, int, int], nn.Module]
+    shortcut: Callable[[BlockPlace, int, int, int], nn.Module]
     carrier: Carrier = MAP
     head: Callable[[int], nn.Module] = mean_head
     base: tuple[int, int, int] = (16, 32, 64)
     stem_width: int = 16
-    trim: Callable[[Place], nn.Module] = identity
+    trim: Callable[[BlockPlace], nn.Module] = identity
     fan_out: tuple[type[nn.Module], ...] = (nn.Conv2d,)
 
 
 #: A method's file offers one of these for each of its networks.
-PartsOf = Callable[[Recipe], Parts]
-TASK = Task(
+PartsOf = Callable[[Recipe], BlockParts]
+TASK = NetworkTask(
     (3, 96, 96), CLASSES, options={"depth": 16, "width": 8, "resolution": 96}, tried=({"depth": 10, "width": 1},)
 )
 
 
 @dataclass(frozen=True)
-class Network(Skeleton):
+class WRNSkeleton(Skeleton):
     """The wide residual network over a method's parts."""
 
     parts: PartsOf
@@ -106,9 +106,11 @@ class Network(Skeleton):
 class WideBlock(nn.Module):
     """A pre-activation residual block with dropout between its two convolutions."""
 
-    def __init__(self, parts: Parts, group: int, block: int, in_channels: int, out_channels: int, stride: int) -> None:
+    def __init__(
+        self, parts: BlockParts, group: int, block: int, in_channels: int, out_channels: int, stride: int
+    ) -> None:
         super().__init__()
-        first, second = Place(group, block), Place(group, block, first=False)
+        first, second = BlockPlace(group, block), BlockPlace(group, block, first=False)
         self.norm1 = parts.carrier.activated(in_channels)
         self.conv1 = parts.conv(first, in_channels, out_channels, stride)
         self.norm2 = parts.carrier.activated(out_channels)
@@ -136,7 +138,7 @@ class WideResNet(nn.Module):
         resolution: the side of the images (96 on STL-10), a multiple of 4.
     """
 
-    def __init__(self, parts: Parts, depth: int = 16, width: int = 8, resolution: int = 96) -> None:
+    def __init__(self, parts: BlockParts, depth: int = 16, width: int = 8, resolution: int = 96) -> None:
         super().__init__()
         self.depth, self.width = _checks.whole("depth", depth, 10), _checks.whole("width", width, 1)
         _checks.require((depth - 4) % 6 == 0, "depth", depth, "6 n + 4 for n blocks per group", "use 10, 16 or 22")
@@ -166,7 +168,7 @@ class WideResNet(nn.Module):
         return scores
 
     @torch.no_grad()
-    def _start(self, parts: Parts) -> None:
+    def _start(self, parts: BlockParts) -> None:
         for module in self.modules():
             weight = getattr(module, "weight", None)
             if isinstance(module, parts.fan_out) and isinstance(weight, Tensor):
@@ -179,7 +181,7 @@ class WideResNet(nn.Module):
         return f"3x{side}x{side} -> {CLASSES}, WRN-{self.depth}-{self.width}"
 
 
-def _group(parts: Parts, group: int, in_channels: int, out_channels: int, blocks: int) -> nn.Sequential:
+def _group(parts: BlockParts, group: int, in_channels: int, out_channels: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(
         *(
             WideBlock(

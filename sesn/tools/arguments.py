@@ -64,8 +64,8 @@ def parse_downscales(given: Any) -> list[float]:
 
 def _downscale(part: Any, given: Any) -> float:
     try:
-        number = float(part)
-    except (TypeError, ValueError):
+        number = float(str(part))
+    except ValueError:
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise UsageError(
@@ -92,6 +92,6 @@ def parse_grid(text: str | None) -> ScaleGrid | None:
         return None
     try:
         return ScaleGrid(float(part) for part in text.split(","))
-    except (TypeError, ValueError) as error:
+    except ValueError as error:  # of float, or of the grid
         rule = "increasing widths sigma in pixels, above 0, with commas between"
         raise UsageError(complaint("grid", text, rule, "for example 1.5,3,6")) from error

@@ -1,4 +1,4 @@
-"""The error budget: an observed Delta split into its causes by switching each off in turn.
+"""`causes`: an observed Delta split into its causes by switching each off in turn.
 
 The causes come off one after the other and stay off, so the steps lead from the observed Delta to the remainder:
 
@@ -12,15 +12,17 @@ fine. The finer grid comes last: it would ease the causes before it as well.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from torch import Tensor, nn
 
-from sesn import Meter, ScaleGrid, ScaleProjection
+from sesn import Meter, ScaleProjection
 from sesn._checks import positive, require
 from sesn.errors import UsageError
 from sesn.meter.checks import check_eval, check_images
@@ -28,25 +30,28 @@ from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.extent import seen_by, spoiled_by
 from sesn.meter.reading import SPATIAL, Kind
-from sesn.meter.resample import Ends, Resampler, resampler_ends
-from sesn.tools.partners import aware, partnered
+from sesn.meter.resample import Resampler, resampler_ends
 from sesn.tools.surgery import (
+    aware,
     bandlimited,
     calls_nonlinearity,
     is_circular,
     linearised,
+    partnered,
     refined,
     steerable,
     unstrided,
     widened,
 )
 
+#: How the observed Delta is measured if nothing else is said: with the border, which is one of the causes.
+WHOLE_PICTURE = Meter(crop=0)
 NOT_PRESENT = "not present"
 FIXED_BASIS = "a basis made by from_function cannot be sampled on another window or grid"
 
 
 @dataclass(frozen=True)
-class Step:
+class CauseStep:
     """One cause switched off.
 
     Attributes:
@@ -66,7 +71,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Budget:
+class CauseSplit:
     """The steps from the observed Delta to the remainder.
 
     `floor` is the probe's at the end; `uncovered` names what is in the module that no step switches off.
@@ -77,7 +82,7 @@ class Budget:
     floor: float
     factor: float
     images: int
-    steps: tuple[Step, ...]
+    steps: tuple[CauseStep, ...]
     uncovered: str = ""
 
     @property
@@ -129,53 +134,64 @@ class _State:
 
 #: What a cause yields: the change in words, and how to measure without it, or why that cannot be done.
 _Changes = Iterator[tuple[str, _State | str]]
+#: What the values of a JSON object are, by key.
+Kinds = dict[str, Callable[[Any], bool]]
 
 
-def error_budget(
+def causes(
     module: nn.Module,
     images: Tensor,
     factor: float,
+    meter: Meter = WHOLE_PICTURE,
     *,
-    grid: ScaleGrid | None = None,
-    kind: Kind = "auto",
-    spoiled: int | None = None,
-    resampler: Resampler = "lanczos3",
-    crop: int | Literal["auto"] = 0,
     truncated: bool = True,
-    ends: Ends | Literal["auto"] = "auto",
     on_step: Callable[[], None] = lambda: None,
-) -> Budget:
-    """Split the Delta of a module in eval mode into causes; other arguments as in `equivariance_error`.
+) -> CauseSplit:
+    """Split the Delta of a module into its causes.
 
-    The observed Delta is measured as given: by default over the whole picture (`crop=0`) and over all scale channels
-    that have a partner (`truncated=True`). `on_step` is called after each of the CAUSES.
+    Args:
+        module: in eval mode.
+        images: zero-mean images [n, c, h, w].
+        factor: s; below 1 shrinks.
+        meter: how the observed Delta is measured, by default over the whole picture.
+        truncated: whether the scale channels count that interscale layers fill with zeros.
+        on_step: called after each of the CAUSES.
+
+    Example:
+        >>> from sesn.tools.spectra import random_images
+        >>> split = causes(nn.Conv2d(1, 1, 3, padding=1).eval(), random_images(0, (2, 1, 48, 48)), 1 / 2)
+        >>> split.largest, split.uncovered
+        ('remainder', '1 ordinary convolution')
     """
     check_images(images, factor)
     check_eval(module)
-    own = grid if grid is not None else getattr(module, "grid", None)
-    margin = spoiled_by(module, images) if spoiled is None else spoiled
-    meter = Meter(resampler, resampler_ends(resampler, ends), crop, kind, own, margin)
-    state = _State(module, images, factor, meter, truncated)
+    grid = meter.grid if meter.grid is not None else getattr(module, "grid", None)
+    spoiled = spoiled_by(module, images) if meter.spoiled is None else meter.spoiled
+    ends = resampler_ends(meter.resampler, meter.ends)
+    state = _State(module, images, factor, replace(meter, grid=grid, spoiled=spoiled, ends=ends), truncated)
     observed, floor, read = state.measure()
     state = state.measuring(kind=read)
     delta = observed
-    steps: list[Step] = []
+    steps: list[CauseStep] = []
     for cause, changes in CAUSES.items():
-        found = list(changes(state)) or [("", NOT_PRESENT)]
-        for change, without in found:
-            step = Step(cause, change, delta, delta, 0.0)
+        for change, without in list(changes(state)) or [("", NOT_PRESENT)]:
+            step = CauseStep(cause, change, delta, delta, 0.0)
+            if isinstance(without, str):
+                steps.append(replace(step, note=without if without == NOT_PRESENT else _failed(without)))
+                continue
             try:
-                if isinstance(without, str):
-                    raise UsageError(without)
                 after, floor, _ = without.measure()
-            except (ValueError, RuntimeError) as error:
-                reason = NOT_PRESENT if without == NOT_PRESENT else f"could not be switched off: {error}"
-                steps.append(replace(step, note=reason))
+            except UsageError as error:  # a network may need its strides, or have no scale channel left
+                steps.append(replace(step, note=_failed(error)))
                 continue
             steps.append(replace(step, after=after, share=(delta - after) / observed if observed else 0.0))
             state, delta = without, after
         on_step()
-    return Budget(observed, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module)))
+    return CauseSplit(observed, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module)))
+
+
+def _failed(reason: object) -> str:
+    return f"could not be switched off: {reason}"
 
 
 def _uncovered(module: nn.Module) -> Iterator[str]:
@@ -279,43 +295,70 @@ CAUSES: dict[str, Callable[[_State], _Changes]] = {
 }
 
 
-def stored_budget(document: Any) -> Budget:
-    """A budget as its JSON has it; whatever cannot be one is refused."""
-    budget = Budget(**{**document, "steps": tuple(Step(**step) for step in document["steps"])})
-    require(positive(budget.factor), "factor", budget.factor, "a positive number")
-    for name in ("observed", "remainder", "floor"):
-        _require_delta(name, getattr(budget, name))
-    for step in budget.steps:
-        _require_delta("before", step.before)
-        _require_delta("after", step.after)
-        words = (step.cause, step.change, step.note)
-        require(all(isinstance(word, str) for word in words), "steps", words, "described in words")
-    return budget
+def stored_causes(path: Path) -> tuple[CauseSplit, dict[str, Any]]:
+    """What `sesn causes --json` wrote, and the whole document; anything else is a UsageError."""
+    require(path.is_file(), "causes", str(path), "a regular file")  # to read a pipe may take for ever
+    what = f"`causes` (={path}) must be what `sesn causes --json` writes"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # no text, or no JSON
+        raise UsageError(f"{what}; {error!r}") from error
+    found = document if isinstance(document, dict) else {}
+    settings, split = found.get("settings"), found.get("causes")
+    named = isinstance(settings, dict) and _is_text(settings.get("target")) and _is_text(found.get("images"))
+    if not (named and isinstance(split, dict) and _fits(split, _SPLIT)):
+        raise UsageError(f"{what}; a key is missing or unknown, or has a value of another kind")
+    return CauseSplit(**{**split, "steps": tuple(CauseStep(**step) for step in split["steps"])}), found
 
 
-def _require_delta(name: str, value: Any) -> None:
-    require(value == 0 or positive(value), name, value, "a number, at least 0")
+def _fits(found: dict[str, Any], kinds: Kinds) -> bool:
+    return found.keys() == kinds.keys() and all(kind(found[key]) for key, kind in kinds.items())
 
 
-def budget_table(budget: Budget) -> Table:
-    """The budget for a terminal."""
-    table = Table("cause", "switched off by", "Δ before", "Δ after", "share", title="error budget")
-    for step in budget.steps:
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_delta(value: Any) -> bool:
+    return positive(value) or value == 0
+
+
+def _are_steps(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(step, dict) and _fits(step, _STEP) for step in value)
+
+
+#: What a split and its steps are in JSON, by key.
+_STEP: Kinds = {"cause": _is_text, "change": _is_text, "before": _is_delta, "after": _is_delta, "note": _is_text}
+_STEP |= {"share": lambda share: isinstance(share, int | float)}
+_SPLIT: Kinds = {
+    "observed": _is_delta,
+    "remainder": _is_delta,
+    "floor": _is_delta,
+    "factor": positive,
+    "images": positive,
+}
+_SPLIT |= {"steps": _are_steps, "uncovered": _is_text}
+
+
+def causes_table(split: CauseSplit) -> Table:
+    """The steps for a terminal."""
+    table = Table("cause", "switched off by", "Δ before", "Δ after", "share", title="causes of Δ")
+    for step in split.steps:
         numbers = ["", "", "-"] if step.note else [f"{step.before:.1e}", f"{step.after:.1e}", f"{step.share:.1%}"]
-        style = "dim" if step.note == NOT_PRESENT else "bold" if step.cause == budget.largest else None
+        style = "dim" if step.note == NOT_PRESENT else "bold" if step.cause == split.largest else None
         table.add_row(step.cause, step.note or step.change, *numbers, style=style)
-    remaining = f"{budget.remainder / budget.observed:.1%}" if budget.observed else "-"
-    what = f"{budget.uncovered}; " if budget.uncovered else ""
-    table.add_row("remainder", f"{what}floor of the probe {budget.floor:.1e}", "", f"{budget.remainder:.1e}", remaining)
-    table.caption = caption(budget)
+    remaining = f"{split.remainder / split.observed:.1%}" if split.observed else "-"
+    what = f"{split.uncovered}; " if split.uncovered else ""
+    table.add_row("remainder", f"{what}floor of the probe {split.floor:.1e}", "", f"{split.remainder:.1e}", remaining)
+    table.caption = caption(split)
     return table
 
 
-def caption(budget: Budget) -> str:
+def caption(split: CauseSplit) -> str:
     """What was split, and into what mostly."""
-    mostly = f"mostly {budget.largest}"
-    if budget.largest == "remainder" and budget.uncovered:
-        mostly += f": {budget.uncovered}"
-    if budget.observed <= budget.floor:
+    mostly = f"mostly {split.largest}"
+    if split.largest == "remainder" and split.uncovered:
+        mostly += f": {split.uncovered}"
+    if split.observed <= split.floor:
         mostly = "not above the probe's own floor"
-    return f"Δ {budget.observed:.1e} at downscale {1 / budget.factor:.3g}, median of {budget.images} image(s), {mostly}"
+    return f"Δ {split.observed:.1e} at downscale {1 / split.factor:.3g}, median of {split.images} image(s), {mostly}"

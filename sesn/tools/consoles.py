@@ -7,13 +7,13 @@ import io
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
 import typer
 
-from sesn.tools.endings import READER_GONE, Output, Stopped, abandon, stoppable
+from sesn.tools.endings import READER_GONE, Stopped, WatchedStream, abandon, stoppable
 
 #: What stands for a mark on a terminal that does not have it.
 PLAIN = {
@@ -101,7 +101,7 @@ def _console(stream: TextIO, *, quiet: bool = False) -> Any:
         def process_renderables(self, renderables: list[Any]) -> list[Any]:
             return [Plain(one) for one in renderables]
 
-    console = Console(file=cast(TextIO, Output(stream)), quiet=quiet, markup=False, emoji=False)
+    console = Console(file=cast(TextIO, WatchedStream(stream)), quiet=quiet, markup=False, emoji=False)
     console.push_render_hook(Cleaning())
     return console
 
@@ -134,3 +134,14 @@ def _out_of_memory(error: BaseException) -> bool:
     words = str(error)
     plain = isinstance(error, RuntimeError) and ("allocate memory" in words or "out of memory" in words)
     return isinstance(error, MemoryError) or plain
+
+
+@contextmanager
+def progress_bar(console: Any, total: int, doing: str = "measuring Δ") -> Iterator[Callable[[float], None]]:
+    """A progress bar with the time left, or nothing at all if there is no console; yields what advances it."""
+    from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
+
+    columns = (SpinnerColumn(), *Progress.get_default_columns()[:-1], TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=console is None) as progress:
+        task = progress.add_task(doing, total=total)
+        yield lambda done: progress.advance(task, done)

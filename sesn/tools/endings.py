@@ -58,7 +58,7 @@ def stoppable() -> Iterator[None]:
                 signal.signal(one, handler)
 
 
-class Output:
+class WatchedStream:
     """A stream for a console. If what reads it is gone, the command stops."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,9 +1,33 @@
-"""Options that several commands have."""
+"""Options that several commands have. `--downscale` is 1/s, as docs/checking-your-network.md says."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+Factory = Annotated[str, typer.Argument(metavar="FILE.py:factory", help="A function that returns a torch module.")]
+InputShape = Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")]
+OneDownscale = Annotated[str, typer.Option(metavar="D", help="1/s, the inverse of `factor` in Python: 2 halves.")]
+ImageSet = Annotated[
+    str, typer.Option(metavar="SET|DIR", help="embedded, stl10, 1/f, 1/f2, white, or a directory of pictures.")
+]
+Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
+ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
+EndsName = Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")]
+JsonPath = Annotated[
+    Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")
+]
+PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that sesn did not write, too.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Of the weights and the choice of images.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
+#: In place of a file, the standard output.
+STDOUT = Path("-")
+
+
+def settings(context: typer.Context) -> dict[str, Any]:
+    """What was asked for, as the JSON has it."""
+    return {name.rstrip("_"): value for name, value in context.params.items() if name != "quiet"}

@@ -6,8 +6,11 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,14 +19,15 @@ from sesn._checks import complaint, require
 from sesn.errors import UsageError
 from sesn.tools.files import check_output, replacing
 from sesn.tools.machine import provenance
+from sesn.tools.options import STDOUT
 
+#: The shape of the JSON; a change of its keys raises it.
+FORMAT = 3
 PICTURES = (".png", ".svg")
-#: In place of a file, the standard output.
-STDOUT = Path("-")
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputFiles:
     """Where to write: JSON with raw values and provenance ("-": the standard output), and a picture as PNG and SVG.
 
     Files of others are left alone, unless `force` is given; a network's source even then.
@@ -32,11 +36,13 @@ class Output:
     json: Path | None = None
     picture: Path | None = None
     force: bool = False
+    started: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
         if self.picture is not None:
             suffix = self.picture.suffix
             require(suffix in PICTURES, "picture", str(self.picture), f"a name ending in {' or '.join(PICTURES)}")
+            import_module("matplotlib")  # if it is missing, that is said before anything is measured
         if self.json is not None:
             require(self.json.suffix.lower() != ".py", "json", str(self.json), "another file than Python's source")
         self._check_apart()
@@ -61,12 +67,14 @@ class Output:
         rule = f"another file than those of `picture` (={str(self.picture)!r}), which are {both}"
         raise UsageError(complaint("json", str(self.json), rule, f"for example {self.json.with_suffix('.json')}"))
 
-    def write(self, document: dict[str, Any], draw: Callable[[], Any] | None = None) -> list[Path]:
-        """Write what was asked for; the picture is drawn before anything is written."""
+    def write(self, document: dict[str, Any], console: Any, draw: Callable[[], Any] | None = None) -> None:
+        """Write what was asked for, with where it comes from, and say so; the picture is drawn first of all."""
         figure = draw() if draw is not None and self.picture is not None else None
         self._check_files()  # again: measuring may have taken hours
         written = []
-        facts = plain_values({**document, "sesn": version("sesn"), **provenance()})
+        started = datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds")
+        times = {"started": started, "seconds": time.time() - self.started}
+        facts = plain_values({"format": FORMAT, **document, **times, "sesn": version("sesn"), **provenance()})
         text = json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
         if self.json == STDOUT:
             sys.stdout.write(text)
@@ -78,7 +86,8 @@ class Output:
             from sesn.tools.drawing import save
 
             written += save(figure, self.picture.parent, self.picture.stem)
-        return written
+        for path in written:
+            console.print(f"wrote {path}", highlight=False)
 
 
 def _place(path: Path) -> Path:

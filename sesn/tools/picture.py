@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from sesn.meter.compare import middle
 from sesn.meter.reading import SPATIAL
+from sesn.tools.check import Checked
 from sesn.tools.drawing import STYLE
-from sesn.tools.measure import Result
 
 COLUMNS = ("image $f$", r"$L_s\,Φ(f)$", r"$Φ(L_s f)$", "difference")
 #: Okabe and Ito's blue and vermilion, and black: told apart by colour-blind readers.
@@ -34,7 +34,7 @@ class View:
     direct: Tensor
     place: str
     delta: float
-    result: Result
+    result: Checked
 
     @property
     def spatial(self) -> bool:
@@ -42,7 +42,7 @@ class View:
         return self.moved.dim() == 2
 
 
-def draw(module: nn.Module, images: Tensor, results: Sequence[Result]) -> Figure:
+def draw(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> Figure:
     """The figure: a row per result. `module` is the one of the first weight draw."""
     views = [view(module, images, result) for result in results]
     with mpl.rc_context(STYLE):
@@ -54,7 +54,7 @@ def draw(module: nn.Module, images: Tensor, results: Sequence[Result]) -> Figure
     return figure
 
 
-def view(module: nn.Module, images: Tensor, result: Result) -> View:
+def view(module: nn.Module, images: Tensor, result: Checked) -> View:
     """The two branches of the image whose Delta is nearest to the median."""
     error = result.first
     distance = (error.valid - middle(error.valid)).abs()
@@ -65,7 +65,7 @@ def view(module: nn.Module, images: Tensor, result: Result) -> View:
     return View(shown.images[0].cpu(), one, other, place, float(error.valid[index]), result)
 
 
-def _most_energetic(moved: Tensor, direct: Tensor, result: Result) -> tuple[Tensor, Tensor, str]:
+def _most_energetic(moved: Tensor, direct: Tensor, result: Checked) -> tuple[Tensor, Tensor, str]:
     error = result.first
     if error.kind not in SPATIAL:
         return moved.flatten(), direct.flatten(), f"{moved.numel()} values"

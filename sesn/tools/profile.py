@@ -1,4 +1,4 @@
-"""The layer profile: Delta after every submodule of a network, so that one sees which layer breaks it.
+"""`profile`: Delta after every submodule of a network, so that one sees which layer breaks it.
 
 Both branches, Phi(f) and Phi(L_s f), run with hooks on every submodule; what a submodule returned in the one is
 compared with what it returned in the other, read by its rank. Submodules that are never called have no row; an output
@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from sesn import Meter, ScaleGrid
+from sesn import Meter
 from sesn.meter.compare import middle
-from sesn.meter.resample import Ends, Resampler
 from sesn.meter.stages import Stage
 
+DEFAULT = Meter()
 #: The row of the whole module.
 WHOLE = "(output)"
 
@@ -58,21 +57,22 @@ class LayerRow:
     note: str = ""
 
 
-def layer_profile(
-    module: nn.Module,
-    images: Tensor,
-    factor: float,
-    *,
-    grid: ScaleGrid | None = None,
-    resampler: Resampler = "lanczos3",
-    crop: int | Literal["auto"] = "auto",
-    ends: Ends | Literal["auto"] = "auto",
-) -> list[LayerRow]:
-    """Delta after every submodule of a network in eval mode, in call order; arguments as in `equivariance_error`.
+def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEFAULT) -> list[LayerRow]:
+    """Measure Delta after every submodule, in call order.
 
-    `grid` is for fields made before any submodule with a `.grid` is called; afterwards the last one called counts.
+    Args:
+        module: in eval mode.
+        images: zero-mean images [n, c, h, w].
+        factor: s; below 1 shrinks.
+        meter: how to measure. Its `grid` is for fields made before any submodule with a `.grid` is called; afterwards
+            the last one called counts.
+
+    Example:
+        >>> from sesn.tools.spectra import random_images
+        >>> network = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), nn.ReLU()).eval()
+        >>> [row.name for row in profile(network, random_images(0, (2, 1, 48, 48)), 1 / 2)]
+        ['0', '1', '(output)']
     """
-    meter = Meter(resampler, ends, crop, grid=grid)
     stages = meter.inside(module, images, factor)
     floor = middle(meter.floor(images, factor, max(images.shape[-2:])))
     return _with_jumps([_row(stage) for stage in stages], stages, floor)

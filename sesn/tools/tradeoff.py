@@ -23,7 +23,7 @@ PANELS: dict[str, Callable[[Candidate], int]] = {
 
 
 def tuning_table(tuning: Tuning, images: str, lines: int = 10) -> Table:
-    """The proposal, the published kernels, and `lines` more choices within the budget."""
+    """The proposal, the published kernels, and `lines` more choices that cost no more than is allowed."""
     table = Table(box=SIMPLE_HEAD, title=f"kernels for {_scales(tuning)}", caption=_caption(tuning, images))
     for column in ("", "orders", "N_b", "σ₀", "window", "Δ", "separable", "dense"):
         table.add_column(column, no_wrap=True)
@@ -36,9 +36,9 @@ def tuning_table(tuning: Tuning, images: str, lines: int = 10) -> Table:
 
 
 def runners_up(tuning: Tuning) -> list[Candidate]:
-    """The best window for every set of orders and smallest sigma within the budget, the smallest Delta first."""
+    """The best allowed window for every set of orders and smallest sigma, the smallest Delta first."""
     best: dict[object, Candidate] = {}
-    within = [each for each in tuning.candidates if each.separable_macs <= tuning.budget_macs]
+    within = [each for each in tuning.candidates if each.separable_macs <= tuning.macs]
     for each in sorted(within, key=lambda c: c.delta):
         best.setdefault((each.orders, each.grid), each)
     return [each for each in best.values() if each != tuning.proposal]
@@ -68,8 +68,8 @@ def _caption(tuning: Tuning, images: str) -> str:
         f"Δ of one layer for one step of the grid ({tuning.proposal.grid.ratio:.3g}), {images}; floor of the probe "
         f"{tuning.proposal.floor:.1e}. Choices near the floor or within a factor of two cannot be told apart: of these "
         "the proposal has the most functions, then the smallest σ₀. Separable, dense: nominal multiply-adds of one "
-        f"layer on one image, {tuning.channels} channels, {tuning.side} x {tuning.side}; the budget is "
-        f"{tuning.budget_macs / 1e9:.3g} G on the separable path."
+        f"layer on one image, {tuning.channels} channels, {tuning.side} x {tuning.side}; allowed are "
+        f"{tuning.macs / 1e9:.3g} G on the separable path."
     )
 
 
@@ -81,7 +81,7 @@ def draw_tuning(tuning: Tuning) -> Figure:
         for axes, (name, cost) in zip(panels, PANELS.items(), strict=True):
             _panel(axes, tuning, cost)
             axes.set_xlabel(f"multiply-adds, {name} ({tuning.channels} channels, {tuning.side} × {tuning.side})")
-        panels[0].axvline(tuning.budget_macs, color="0.45", ls="--", lw=1, zorder=0, label="budget")
+        panels[0].axvline(tuning.macs, color="0.45", ls="--", lw=1, zorder=0, label="allowed")
         _name_columns(panels[0], tuning)
         panels[0].set_ylabel(f"Δ of one layer, downscale {tuning.proposal.grid.ratio:.3g}")
         handles, labels = panels[0].get_legend_handles_labels()

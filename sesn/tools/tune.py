@@ -1,4 +1,4 @@
-"""The tuner: which kernels have the smallest Delta for a budget of multiply-adds?
+"""`tune`: which kernels have the smallest Delta for a number of multiply-adds?
 
 Given the number of scales and their range, one layer is tried with many smallest sigmas, windows and sets of orders.
 Delta is that of the basis itself: each function is one output channel, so the ratio of sums over channels is what
@@ -43,7 +43,7 @@ class Tuning:
     proposal: Candidate
     published: Candidate
     candidates: tuple[Candidate, ...]
-    budget_macs: int
+    macs: int
     side: int
     channels: int
 
@@ -67,21 +67,21 @@ def tune(
     scales: int,
     span: float,
     *,
-    budget_macs: int | None = None,
+    macs: int | None = None,
     side: int = 48,
     channels: int = 128,
-    on_step: Callable[[int, int], None] = lambda done, total: None,
+    on_step: Callable[[float], None] = lambda part: None,
 ) -> Tuning:
-    """Try every candidate on images [b, 1, h, w] and propose one within the budget.
+    """Try every candidate on images [b, 1, h, w] and propose one that costs no more than is allowed.
 
     Args:
         images: grey images to measure Delta on, in float64.
         scales: how many scales, at least 2.
         span: the largest sigma over the smallest, above 1.
-        budget_macs: multiply-adds of the separable path; by default what the published STL-10 kernels cost.
+        macs: the most multiply-adds of the separable path; by default what the published STL-10 kernels cost.
         side: of the maps that the cost is for; windows wider than the map are not tried.
         channels: in and out, likewise.
-        on_step: called with the number of candidates measured and their total.
+        on_step: told which part of the work was done now; the parts sum to 1.
     """
     require(isinstance(images, Tensor) and images.dim() == 4, "images", _shape(images), "grey images [b, 1, h, w]")
     require(images.shape[1] == 1, "images", _shape(images), "grey images [b, 1, h, w]", "average the channels first")
@@ -91,15 +91,15 @@ def tune(
         require(value <= most, name, value, f"at most {most:,}", reason)
     require(math.isfinite(span) and span > 1, "range", span, "above 1", "it is the largest sigma over the smallest")
     published = published_stl10(side, channels)
-    budget = published.separable_macs if budget_macs is None else whole("budget_macs", budget_macs, 1)
+    most_macs = published.separable_macs if macs is None else whole("macs", macs, 1)
     tried = [*candidates(scales, span, side, channels)]
-    _require_affordable(tried, budget, span)
+    _require_affordable(tried, most_macs, span)
     done: list[Candidate] = []
     with _one_thread():
         for group in _groups([published, *tried]):
             done += measured(group, images)
-            on_step(len(done), len(tried) + 1)
-    return Tuning(propose(done[1:], budget), done[0], tuple(done[1:]), budget, side, channels)
+            on_step(len(group) / (len(tried) + 1))
+    return Tuning(propose(done[1:], most_macs), done[0], tuple(done[1:]), most_macs, side, channels)
 
 
 @contextmanager
@@ -157,28 +157,28 @@ def _squares(each: Candidate, functions: list[Function], images: Tensor) -> tupl
     return error.valid.reshape(len(images), -1) * energy, energy, middle(meter.floor(images, factor, error.crop))
 
 
-def propose(done: Sequence[Candidate], budget: int) -> Candidate:
-    """The candidate of smallest Delta within the budget.
+def propose(done: Sequence[Candidate], macs: int) -> Candidate:
+    """The candidate of smallest Delta that costs no more than `macs`.
 
     Fewer functions and larger sigmas always have a smaller Delta, and a layer that sees less. So where several cannot
     be told apart (within a factor of two, or at the probe's floor) it is the one that sees most: the most functions,
     then the smallest sigma, then the cheapest.
     """
-    within = [each for each in done if each.separable_macs <= budget]
+    within = [each for each in done if each.separable_macs <= macs]
     best = min(within, key=lambda each: each.delta)
     enough = max(ALIKE * best.delta, AT_FLOOR * best.floor)
     alike = [each for each in within if each.delta <= enough]
     return min(alike, key=lambda c: (-c.functions, c.grid.smallest, c.separable_macs, c.dense_macs, c.delta))
 
 
-def _require_affordable(tried: Sequence[Candidate], budget: int, span: float) -> None:
+def _require_affordable(tried: Sequence[Candidate], macs: int, span: float) -> None:
     if not tried:
         raise UsageError(complaint("range", span, "small enough for the windows to fit the map", "raise `side`"))
     cheapest = min(each.separable_macs for each in tried)
-    if budget < cheapest:
+    if macs < cheapest:
         remedy = "raise it, or use fewer scales, fewer channels or a smaller side"
         rule = f"at least {cheapest}, the cheapest candidate's cost"
-        raise UsageError(complaint("budget_macs", budget, rule, remedy))
+        raise UsageError(complaint("macs", macs, rule, remedy))
 
 
 def _shape(images: Any) -> object:

@@ -1,9 +1,9 @@
-"""Delta of a module at several downscales: raw values for every weight draw and image, with where they come from."""
+"""`check`: Delta of a module at several factors, with the raw values of every weight draw and image."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -36,12 +36,16 @@ DEFAULT = Meter()
 
 
 @dataclass(frozen=True)
-class Result:
-    """What was measured at one downscale: one EquivarianceError per weight draw, all on the same images."""
+class Checked:
+    """What was measured at one factor: one EquivarianceError per weight draw, all on the same images."""
 
-    downscale: float
     draws: tuple[EquivarianceError, ...]
     repetition: Repetition | None = None
+
+    @property
+    def downscale(self) -> float:
+        """1/s, as it is written on the command line."""
+        return 1 / self.first.factor
 
     @property
     def first(self) -> EquivarianceError:
@@ -96,56 +100,69 @@ def _listed(values: Tensor | None) -> Any:
     return None if values is None else values.tolist()
 
 
-def measure(
-    build: Callable[[int], nn.Module],
+def check(
+    build: nn.Module | Callable[[int], nn.Module],
     images: Tensor,
-    downscales: Sequence[float],
+    factors: Iterable[float],
     meter: Meter = DEFAULT,
     draws: int = 1,
     on_step: Callable[[int], None] = lambda _: None,
-) -> list[Result]:
-    """One result per downscale.
+) -> list[Checked]:
+    """Measure Delta at every factor.
 
     Args:
-        build: from a seed to a module in eval mode; called for each weight draw.
+        build: a module in eval mode, or a function from a seed to one, which is called for each weight draw.
         images: zero-mean images [n, c, h, w].
-        downscales: 1/s each; above 1 shrinks.
+        factors: s each; below 1 shrinks.
         meter: how to measure.
         draws: the most weight draws; with more than one, they stop early when the interval is narrow enough.
         on_step: told how many of `steps(...)` were done.
+
+    Example:
+        >>> from sesn.tools.spectra import random_images
+        >>> [found] = check(nn.Identity(), random_images(0, (2, 1, 48, 48)), [1 / 2])
+        >>> found.at_floor, found.delta.n
+        (True, 2)
     """
-    return [_measure_one(build, images, downscale, meter, draws, on_step) for downscale in downscales]
+    module = build
+
+    def built(draw: int) -> nn.Module:
+        return module if isinstance(module, nn.Module) else module(draw)
+
+    if isinstance(module, nn.Module):
+        require(draws == 1, "draws", draws, "1 for a module", "give a function that builds it from a seed")
+    return [_check_one(built, images, factor, meter, draws, on_step) for factor in factors]
 
 
-def steps(images: int, downscales: int, draws: int) -> int:
-    """How many calls of the module's two branches `measure` makes at most."""
-    return downscales * draws * _batches(images)
+def steps(images: int, factors: int, draws: int) -> int:
+    """How many calls of the module's two branches `check` makes at most."""
+    return factors * draws * _batches(images)
 
 
 def _batches(images: int) -> int:
     return math.ceil(images / BATCH)
 
 
-def _measure_one(
+def _check_one(
     build: Callable[[int], nn.Module],
     images: Tensor,
-    downscale: float,
+    factor: float,
     meter: Meter,
     draws: int,
     on_step: Callable[[int], None],
-) -> Result:
+) -> Checked:
     errors: list[EquivarianceError] = []
 
     def one_draw(draw: int) -> Tensor:
-        errors.append(measure_batches(build(draw), images, 1 / downscale, meter, on_step))
+        errors.append(measure_batches(build(draw), images, factor, meter, on_step))
         return errors[-1].valid
 
     if draws == 1:
         one_draw(0)
-        return Result(downscale, tuple(errors))
+        return Checked(tuple(errors))
     repetition = repeat_until(one_draw, WIDTH, most=draws, least=min(4, draws))
     on_step((draws - len(errors)) * _batches(len(images)))
-    return Result(downscale, tuple(errors), repetition)
+    return Checked(tuple(errors), repetition)
 
 
 def measure_batches(

@@ -1,4 +1,4 @@
-"""The error budget: the planted cause is named, the steps telescope, and the surgery changes no more than it says."""
+"""`causes`: the planted cause is named, the steps telescope, and the surgery changes no more than it says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sesn import (
     GlobalPool,
+    Meter,
     ScaleConv,
     ScaleConv1x1,
     ScaleGrid,
@@ -21,11 +22,11 @@ from sesn import (
     basis_a,
     rescale,
 )
-from sesn.tools.causes import CAUSES, NOT_PRESENT, Budget, budget_table, error_budget
+from sesn.tools.causes import CAUSES, NOT_PRESENT, CauseSplit, causes, causes_table
 from sesn.tools.drawing import save
 from sesn.tools.photographs import photographs
 from sesn.tools.surgery import bandlimited, linearised, refined, unstrided, widened
-from sesn.tools.waterfall import draw_budget
+from sesn.tools.waterfall import draw_causes
 
 STEP = 96 / 68
 WIDE = basis_a(ScaleGrid.geometric(1.5, STEP, 3), "wide", 2)
@@ -41,68 +42,69 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
-def split(module: nn.Module, **options: object) -> Budget:
-    budget = error_budget(module, photographs(2), 1 / STEP, **options)  # type: ignore[arg-type]
-    assert_telescopes(budget)
-    return budget
+def split(module: nn.Module, **options: object) -> CauseSplit:
+    meter = Meter(**{"crop": 0, **options})  # type: ignore[arg-type]
+    found = causes(module, photographs(2), 1 / STEP, meter)
+    assert_telescopes(found)
+    return found
 
 
-def assert_telescopes(budget: Budget) -> None:
-    assert list(dict.fromkeys(step.cause for step in budget.steps)) == list(CAUSES)
-    levels = [budget.observed, *(step.after for step in budget.steps)]
-    assert [step.before for step in budget.steps] == levels[:-1]
-    assert levels[-1] == budget.remainder
-    assert sum(budget.shares.values()) + budget.remainder / budget.observed == pytest.approx(1)
-    assert all(step.share == 0 and step.before == step.after for step in budget.steps if step.note)
+def assert_telescopes(found: CauseSplit) -> None:
+    assert list(dict.fromkeys(step.cause for step in found.steps)) == list(CAUSES)
+    levels = [found.observed, *(step.after for step in found.steps)]
+    assert [step.before for step in found.steps] == levels[:-1]
+    assert levels[-1] == found.remainder
+    assert sum(found.shares.values()) + found.remainder / found.observed == pytest.approx(1)
+    assert all(step.share == 0 and step.before == step.after for step in found.steps if step.note)
 
 
-def causes_present(budget: Budget) -> list[str]:
-    return [step.cause for step in budget.steps if not step.note]
+def causes_present(found: CauseSplit) -> list[str]:
+    return [step.cause for step in found.steps if not step.note]
 
 
 # --- each planted cause is named
 
 
 def test_published_windows_are_the_largest_cause() -> None:
-    budget = split(build(ScaleLift(3, 4, PUBLISHED, bias=False)))
-    assert budget.largest == "kernel window"
-    assert budget.observed > 5e-3
-    assert budget.remainder < 1e-5
-    assert causes_present(budget) == ["border", "kernel window", "kernel sampling"]
+    found = split(build(ScaleLift(3, 4, PUBLISHED, bias=False)))
+    assert found.largest == "kernel window"
+    assert found.observed > 5e-3
+    assert found.remainder < 1e-5
+    assert causes_present(found) == ["border", "kernel window", "kernel sampling"]
 
 
 def test_resampler_is_the_largest_cause_of_a_legacy_measurement() -> None:
-    budget = split(build(ScaleLift(3, 4, WIDE, bias=False)), resampler="legacy")
-    assert budget.largest == "resampler"
-    assert budget.remainder < budget.observed / 100
+    found = split(build(ScaleLift(3, 4, WIDE, bias=False)), resampler="legacy")
+    assert found.largest == "resampler"
+    assert found.remainder < found.observed / 100
 
 
 def test_periodic_network_goes_on_to_fourier_and_has_no_border() -> None:
-    budget = split(build(ScaleLift(3, 2, WIDE, bias=False, padding_mode="circular")), resampler="bicubic")
-    assert [step.change for step in budget.steps if step.cause == "resampler"] == [
+    found = split(build(ScaleLift(3, 2, WIDE, bias=False, padding_mode="circular")), resampler="bicubic")
+    assert [step.change for step in found.steps if step.cause == "resampler"] == [
         "bicubic → Lanczos",
         "→ Fourier, periodic",
     ]
-    assert "border" not in causes_present(budget)
-    assert budget.remainder < 1e-12
+    assert "border" not in causes_present(found)
+    assert found.remainder < 1e-12
 
 
 def test_truncation_is_the_largest_cause_of_an_interscale_network() -> None:
-    budget = split(build(ScaleLift(3, 2, WIDE, bias=False), ScaleConv(2, 2, WIDE, interscale=2, bias=False)))
-    assert budget.largest == "scale truncation"
-    assert budget.remainder < 1e-5
+    found = split(build(ScaleLift(3, 2, WIDE, bias=False), ScaleConv(2, 2, WIDE, interscale=2, bias=False)))
+    assert found.largest == "scale truncation"
+    assert found.remainder < 1e-5
 
 
 def test_truncation_is_the_largest_cause_of_a_projection() -> None:
-    budget = split(build(ScaleLift(3, 2, WIDE, bias=False), ScaleProjection()))
-    assert budget.largest == "scale truncation"
-    assert budget.remainder < 1e-3
+    found = split(build(ScaleLift(3, 2, WIDE, bias=False), ScaleProjection()))
+    assert found.largest == "scale truncation"
+    assert found.remainder < 1e-3
 
 
 def test_nonlinearity_is_the_largest_cause_with_wide_windows() -> None:
-    budget = split(build(ScaleLift(3, 4, WIDE, bias=False), nn.ReLU()), crop="auto")
-    assert budget.largest == "nonlinearity"
-    assert [step.change for step in budget.steps if step.cause == "nonlinearity"] == [
+    found = split(build(ScaleLift(3, 4, WIDE, bias=False), nn.ReLU()), crop="auto")
+    assert found.largest == "nonlinearity"
+    assert [step.change for step in found.steps if step.cause == "nonlinearity"] == [
         "ReLU → band-limited",
         "→ identity",
     ]
@@ -117,10 +119,10 @@ def test_stride_is_the_largest_cause_of_a_pooled_network() -> None:
 
 
 def test_an_exact_network_has_nothing_to_split() -> None:
-    budget = error_budget(nn.Identity(), photographs(2), 1 / STEP)
-    assert budget.observed == budget.remainder == 0
-    assert {step.cause: step.note for step in budget.steps}["kernel window"] == NOT_PRESENT
-    assert budget_table(budget).row_count == len(CAUSES) + 1
+    found = causes(nn.Identity(), photographs(2), 1 / STEP)
+    assert found.observed == found.remainder == 0
+    assert {step.cause: step.note for step in found.steps}["kernel window"] == NOT_PRESENT
+    assert causes_table(found).row_count == len(CAUSES) + 1
 
 
 def test_a_nonlinearity_called_as_a_function_is_reported() -> None:
@@ -154,7 +156,7 @@ def test_no_channel_left_whole_is_reported() -> None:
 
 def test_a_factor_beyond_the_grid_is_refused() -> None:
     with pytest.raises(ValueError, match="range"):
-        error_budget(build(ScaleLift(3, 2, WIDE)), photographs(2), 1 / 8)
+        causes(build(ScaleLift(3, 2, WIDE)), photographs(2), 1 / 8)
 
 
 def test_the_module_itself_is_left_alone() -> None:
@@ -234,15 +236,15 @@ def test_shared_layers_stay_shared() -> None:
 
 
 def test_waterfall_is_drawn_the_same_twice(tmp_path: Path) -> None:
-    budget = split(build(ScaleLift(3, 2, PUBLISHED, bias=False), nn.ReLU()), resampler="legacy")
-    pairs = [save(draw_budget(budget), tmp_path / name, "budget") for name in ("a", "b")]
+    found = split(build(ScaleLift(3, 2, PUBLISHED, bias=False), nn.ReLU()), resampler="legacy")
+    pairs = [save(draw_causes(found), tmp_path / name, "found") for name in ("a", "b")]
     for one, other in zip(*pairs, strict=True):
         assert one.read_bytes() == other.read_bytes()
-    assert f"mostly {budget.largest}" in str(budget_table(budget).caption)
+    assert f"mostly {found.largest}" in str(causes_table(found).caption)
 
 
 def test_waterfall_of_nothing_can_be_drawn(tmp_path: Path) -> None:
-    save(draw_budget(error_budget(nn.Identity(), photographs(1), 1 / STEP)), tmp_path, "nothing")
+    save(draw_causes(causes(nn.Identity(), photographs(1), 1 / STEP)), tmp_path, "nothing")
 
 
 class Parallel(nn.Module):
@@ -260,5 +262,5 @@ class Parallel(nn.Module):
 
 def test_parallel_branches_spoil_no_more_than_one_of_them() -> None:
     torch.manual_seed(0)
-    budget = error_budget(Parallel().eval(), photographs(1), 1 / STEP)
-    assert "1 spoilt channel(s) left out" in [step.change for step in budget.steps]
+    found = causes(Parallel().eval(), photographs(1), 1 / STEP)
+    assert "1 spoilt channel(s) left out" in [step.change for step in found.steps]
