@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from harness.records import CORE, DIGESTS, EXPERIMENT_SOURCE
-from harness.report.findings import number
 from harness.report.select import Selection
 from harness.report.summaries import summarised
 from harness.report.tables import Table, TableEntry
@@ -62,7 +61,7 @@ def table(lines: Any) -> Table:
             *(TableEntry(str(line[name])) for name in ("experiment", "budget")),
             TableEntry(METHODS[line["method"]].label if line["method"] else ""),
             *(TableEntry(str(line[name])) for name in ("metric", "settings")),
-            *(TableEntry(number(line[name]), line[name]) for name in ("mean", "standard_deviation")),
+            *(TableEntry(f"{line[name]:.2g}", line[name]) for name in ("mean", "standard_deviation")),
             TableEntry(str(line["values"]), line["values"]),
         )
         for line in lines.to_dict("records")

@@ -15,6 +15,7 @@ from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import Statement
 from harness.report.select import Selection, cleaned, published_rows, select
 from harness.report.tables import Table
+from harness.report.waterfall import causes_selection
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing
 from sesn.tools.machine import machine_words
@@ -88,8 +89,8 @@ def _selections(material: Material, rows: Any, one: Artefact) -> Selections:
 
 
 def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, ...] = ()) -> Selection:
-    if key == "error-budget":
-        return budget_selection(material.error_budget)
+    if key == "causes":
+        return causes_selection(material.causes)
     if key == own.KEY:
         return own.selection(rows)
     if key not in material.experiments:  # published, and nothing that could be measured
