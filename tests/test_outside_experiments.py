@@ -18,7 +18,7 @@ from harness.records import EXPERIMENT_SOURCE, Cell, Measurement, Planned
 from harness.run import imports
 from harness.run.engines.work import carry_out
 from harness.store.frame import load
-from sesn.tools.command import app
+from sesn.tools.app import app
 
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLE = DOCS / "examples" / "experiment.py"
