@@ -58,6 +58,15 @@ def thorough(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def oldest(session: nox.Session) -> None:
+    """The quick tests on the oldest torch and numpy that pyproject.toml promises (on Linux with CUDA: 3 GB)."""
+    promised = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
+    # Without constraints.txt, whose versions want a newer numpy.
+    session.install(*(each.replace(">=", "==") for each in promised), "-e", ".[harness,test]")
+    session.run("pytest", "-m", "not slow", *TWO_WORKERS, *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Time the layers against the textbook form and an ordinary convolution; `-- methods` times whole networks."""
     install(session, "-e", ".[harness]")

@@ -23,6 +23,9 @@ BAND = 64
 #: Blocks must spare this share of a matrix to be worth their extra calls.
 SPARED = 0.3
 
+#: First and last output, first and last pixel; the last ones exclusive.
+Span = tuple[int, int, int, int]
+
 
 def banded_matrix(profiles: Tensor, axis: Axis) -> Tensor:
     """The profiles [f, box] as matrices [f, outputs, size] that correlate a signal with them on this axis."""
@@ -57,12 +60,15 @@ class Line:
     step: float
     reach: float
 
-    def span(self, start: int, stop: int, size: int) -> tuple[int, int, int, int]:
-        """The rows start..stop and the pixels low..high that they reach, at least one of `size`; ends exclusive."""
-        low = math.floor(self.first + self.step * start - self.reach)
-        high = math.ceil(self.first + self.step * (stop - 1) + self.reach) + 1
-        low = min(max(low, 0), size - 1)
-        return start, stop, low, min(max(high, low + 1), size)
+    def spans(self, outputs: int, size: int, rows: int) -> list[Span]:
+        """Of every so many rows: the rows start..stop and the pixels low..high that they reach, at least one."""
+        found = []
+        for start in range(0, outputs, rows):
+            stop = min(start + rows, outputs)
+            low = min(max(math.floor(self.first + self.step * start - self.reach), 0), size - 1)
+            high = math.ceil(self.first + self.step * (stop - 1) + self.reach) + 1
+            found.append((start, stop, low, min(max(high, low + 1), size)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def bands(matrix: Tensor, line: Line, like: Tensor) -> tuple[Block, ...]:
     Where its rows reach is told by `line`, not looked for: a matrix may have no values yet.
     """
     outputs, size = matrix.shape
-    spans = [line.span(start, min(start + BAND, outputs), size) for start in range(0, outputs, BAND)]
+    spans = line.spans(outputs, size, BAND)
     if not size or sum((b - a) * (high - low) for a, b, low, high in spans) > (1 - SPARED) * outputs * size:
         return whole(matrix, like)
     return tuple(Block(a, b, low, high, matrix[None, a:b, low:high].to(like)) for a, b, low, high in spans)
@@ -115,17 +121,11 @@ def along_both(rows: tuple[Block, ...], columns: tuple[Block, ...], x: Tensor) -
     return found.reshape(*x.shape[:-2], *found.shape[-2:])
 
 
-def block_spans(axis: Axis, radius: int) -> list[tuple[int, int, int, int]]:
-    """(first output, last output, first pixel, last pixel) of every block, the last ones exclusive."""
+def block_spans(axis: Axis, radius: int) -> list[Span]:
+    """The outputs and pixels of every block."""
     if axis.circular or axis.size <= LONG_LINE:
         return [(0, axis.outputs, 0, axis.size)]
-    spans = []
-    for start in range(0, axis.outputs, BLOCK):
-        stop = min(start + BLOCK, axis.outputs)
-        low = min(max(axis.first + start * axis.stride - radius, 0), axis.size - 1)
-        high = min(max(axis.first + (stop - 1) * axis.stride + radius + 1, low + 1), axis.size)
-        spans.append((start, stop, low, high))
-    return spans
+    return Line(axis.first, axis.stride, radius).spans(axis.outputs, axis.size, BLOCK)
 
 
 def left(matrix: Tensor, batch: Tensor) -> Tensor:

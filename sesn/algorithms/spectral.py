@@ -123,12 +123,7 @@ _kept_transforms = lru_cache(maxsize=KEPT)(make_transforms)
 
 
 def spectral_convolution(
-    x: Tensor,
-    kernel: Tensor,
-    bias: Tensor | None,
-    rows: Axis,
-    columns: Axis,
-    taps: tuple[Taps, Taps] | None = None,
+    x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis, columns: Axis, taps: tuple[Taps, Taps] | None = None
 ) -> Tensor:
     """Correlate x [b, i, h, w] with a kernel [o, i, y, x], whose taps are centred unless said, and add the bias [o].
 

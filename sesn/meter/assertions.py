@@ -1,23 +1,61 @@
-"""`assert_equivariant`: compare Delta with a tolerance, and say by how much, where and why it fails."""
+"""The front of the meter: measure Delta, or assert that it is small, and say by how much, where and why it is not."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from sesn._checks import require
+from sesn.meter.branches import Action
 from sesn.meter.compare import EquivarianceError, middle
 from sesn.meter.diagnosis import diagnose
-from sesn.meter.meter import equivariance_error
+from sesn.meter.meter import Meter
+from sesn.meter.reading import Kind
+from sesn.meter.resample import Ends, Resampler
+from sesn.scales import ScaleGrid
 
 #: What a module that is equivariant by construction reaches on a pixel grid, by what its output is. Pooling over space
 #: adds what enters and leaves at the border.
 TOLERANCES = {"field": 1e-3, "map": 1e-3, "scale": 1e-2, "invariant": 1e-2, "action": 1e-3}
 #: What rounding adds in each dtype; in float32 and float64 it is far below the above.
 ROUNDING = {torch.float64: 0.0, torch.float32: 0.0, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+
+
+def equivariance_error(
+    module: nn.Module,
+    images: Tensor,
+    factor: float,
+    *,
+    grid: ScaleGrid | None = None,
+    kind: Kind = "auto",
+    action: Action | None = None,
+    spoiled: int | None = None,
+    resampler: Resampler = "lanczos3",
+    crop: int | Literal["auto"] = "auto",
+    ends: Ends | Literal["auto"] = "auto",
+    repeat: bool = True,
+) -> EquivarianceError:
+    """Measure Delta of a module under L_s, s = factor (< 1 shrinks).
+
+    Args:
+        module, images, factor, repeat: as in `Meter.measure`.
+        grid, kind, action, spoiled, resampler, crop, ends: as in `Meter`.
+
+    Returns:
+        Delta for each image, and what it is judged by.
+
+    Raises:
+        UsageError: the images, the factor or the module's output cannot be measured.
+
+    Example:
+        >>> sesn.equivariance_error(nn.Identity(), torch.randn(2, 1, 32, 32), 0.5).valid.tolist()
+        [0.0, 0.0]
+    """
+    meter = Meter(resampler, ends, crop, kind, grid, spoiled, action)
+    return meter.measure(module, images, factor, repeat=repeat)
 
 
 def assert_equivariant(

@@ -59,7 +59,7 @@ def acted(action: Action, output: Tensor, factor: float) -> Tensor:
     return moved.to(torch.float64)
 
 
-def partnered(move: Callable[[Tensor], Tensor], output: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+def moved_channels(move: Callable[[Tensor], Tensor], output: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
     """An output moved in space; of its scale channels, those without a partner are not computed."""
     first, last = min((j for _, j in pairs), default=0), max((j for _, j in pairs), default=0)
     if not pairs or (first == 0 and last == output.shape[2] - 1):

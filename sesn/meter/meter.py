@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sesn._checks import one_of
 from sesn.errors import UsageError
 from sesn.meter.action import ScaleTranslation, rescale, translate
-from sesn.meter.branches import Action, Branches, acted, partnered
+from sesn.meter.branches import Action, Branches, acted, moved_channels
 from sesn.meter.checks import check_eval, check_images, check_repeatable
 from sesn.meter.compare import EquivarianceError, compare
 from sesn.meter.extent import automatic_crop, output_crop, receptive_field_of, seen_by, spoiled_along
@@ -315,43 +315,9 @@ class Meter:
             grid = output_grid(module, self.grid, output, kind, original.path)
             pairs = grid.match(scale).pairs if grid is not None else ()
             spatial = kind in SPATIAL
-            moved = partnered(lambda part: self.move(part, factor), output, pairs) if spatial else output
+            moved = moved_channels(lambda part: self.move(part, factor), output, pairs) if spatial else output
         return Branches(module, images, small, original, direct, moved, kind, grid, scale)
 
 
 def _scale(factor: Element) -> float:
     return factor.scale if isinstance(factor, ScaleTranslation) else factor
-
-
-def equivariance_error(
-    module: nn.Module,
-    images: Tensor,
-    factor: float,
-    *,
-    grid: ScaleGrid | None = None,
-    kind: Kind = "auto",
-    action: Action | None = None,
-    spoiled: int | None = None,
-    resampler: Resampler = "lanczos3",
-    crop: int | Literal["auto"] = "auto",
-    ends: Ends | Literal["auto"] = "auto",
-    repeat: bool = True,
-) -> EquivarianceError:
-    """Measure Delta of a module under L_s, s = factor (< 1 shrinks).
-
-    Args:
-        module, images, factor, repeat: as in `Meter.measure`.
-        grid, kind, action, spoiled, resampler, crop, ends: as in `Meter`.
-
-    Returns:
-        Delta for each image, and what it is judged by.
-
-    Raises:
-        UsageError: the images, the factor or the module's output cannot be measured.
-
-    Example:
-        >>> sesn.equivariance_error(nn.Identity(), torch.randn(2, 1, 32, 32), 0.5).valid.tolist()
-        [0.0, 0.0]
-    """
-    meter = Meter(resampler, ends, crop, kind, grid, spoiled, action)
-    return meter.measure(module, images, factor, repeat=repeat)

@@ -82,12 +82,7 @@ def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
         return HarmonicConv(in_channels, out_channels, stride=stride)
 
-    return wrn.BlockParts(
-        stem=HarmonicConv,
-        conv=conv,
-        shortcut=conv1x1,
-        fan_out=(HarmonicConv, nn.Conv2d),
-    )
+    return wrn.BlockParts(stem=HarmonicConv, conv=conv, shortcut=conv1x1, fan_out=(HarmonicConv, nn.Conv2d))
 
 
 HARM_WRN = Method(

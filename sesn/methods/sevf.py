@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,12 +68,9 @@ class _SEVF(KernelLayer):
         kernel_size: int,
         scales: Sequence[float],
         angles: Sequence[float],
-        *,
-        stride: int = 1,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, scales, stride=stride, device=device, dtype=dtype)
+        super().__init__(in_channels, out_channels, kernel_size, scales, **options)
         self.angles = _checked_angles(angles, len(self.scales))
         self.reset_parameters()
 
@@ -144,7 +142,7 @@ class SEVFLift(_SEVF):
         kernel_size: side of the kernel, odd.
         scales: the factors s_j, see `sevf_scales`.
         angles: the angle a_j of each scale in radians, see `sevf_angles`.
-        stride: spatial stride.
+        stride, device, dtype: spatial stride, and of the parameters.
     """
 
     weight: nn.Parameter

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -65,7 +64,7 @@ class SIConv(KernelLayer):
         in_channels, out_channels: channels of the two maps.
         kernel_size: side of the kernel, odd.
         scales: the factors s.
-        stride: spatial stride.
+        stride, device, dtype: spatial stride, and of the parameters.
         bias: one number per output channel, added before scaling back.
     """
 
@@ -79,14 +78,11 @@ class SIConv(KernelLayer):
         kernel_size: int,
         scales: Sequence[float],
         *,
-        stride: int = 1,
         bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, scales, stride=stride, device=device, dtype=dtype)
-        offset = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
-        self.register_parameter("bias", offset)
+        super().__init__(in_channels, out_channels, kernel_size, scales, **options)
+        self.register_parameter("bias", nn.Parameter(self.weight.new_empty(out_channels)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

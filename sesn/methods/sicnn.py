@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -86,12 +87,10 @@ class _SiCNN(KernelLayer):
         kernel_size: int,
         scales: Sequence[float],
         *,
-        stride: int = 1,
         recipe: Recipe = "paper",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, scales, stride=stride, device=device, dtype=dtype)
+        super().__init__(in_channels, out_channels, kernel_size, scales, **options)
         self.recipe = _checks.one_of("recipe", recipe, RECIPES)
         self.firsts, self.sides = self._supports()
         self.reset_parameters()
@@ -169,7 +168,7 @@ class SiCNNLift(_SiCNN):
         in_channels, out_channels: channels of the image and of each column.
         kernel_size: side of the unscaled kernel, odd.
         scales: the factor of each column.
-        stride: spatial stride.
+        stride, device, dtype: spatial stride, and of the parameters.
         recipe: "paper" rescales bilinearly about the kernel's centre on an odd canvas; "released" does what the
             released code did (`released_rescaling`), with kernels that are half a pixel off the centre.
     """

@@ -101,11 +101,7 @@ class Design(NamedTuple):
 
 
 #: The release gives C wider kernels and lets a single layer interact across scales; the paper mentions neither.
-DESIGNS = {
-    "a": Design(),
-    "b": Design(projected_groups=(1, 2)),
-    "c": Design(smallest=1.1, interscale_groups=(0,)),
-}
+DESIGNS = {"a": Design(), "b": Design(projected_groups=(1, 2)), "c": Design(smallest=1.1, interscale_groups=(0,))}
 
 
 def projected_head(channels: int) -> nn.Module:
