@@ -24,6 +24,8 @@ from sesn.tools.files import GeneratedFiles, is_replaceable
 
 ROOT = Path(__file__).parents[1]
 NETWORK = """
+from pathlib import Path
+
 from torch import nn
 
 class Writes(nn.Identity):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.records import Budget
-from harness.report import configurations, delta, errors, goals, kernels, table_1, times, training, waterfall
+from harness.report import configurations, delta, errors, goals, kernels, own, table_1, times, training, waterfall
 from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection
 from harness.report.tables import Table
@@ -180,6 +180,7 @@ _ROWS = (
         says=configurations.differences_says,
         beside=("differences",),
     ),
+    Artefact(own.KEY, (own.KEY,), own.frame, table=own.table),
 )
 
 #: Every artefact by its id, in the order of the page.

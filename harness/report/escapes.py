@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 from sesn.tools.consoles import visible
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$])")
@@ -67,3 +69,19 @@ def latex(text: str) -> str:
 def _plain(text: str) -> str:
     """In one line, without control characters."""
     return " ".join(visible(" ".join(str(text).split())).split())
+
+
+#: The page, the README and the tables. Only HTML escapes by itself.
+TEMPLATES = Environment(
+    loader=PackageLoader("harness.report"),
+    autoescape=lambda name: bool(name) and ".html" in str(name),
+    undefined=StrictUndefined,
+    # What is neither HTML nor Markdown of our own making shows all that is in it.
+    finalize=lambda value: visible(value) if type(value) is str else value,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.filters |= {"markdown": markdown, "latex": latex}
+#: LaTeX is full of braces.
+LATEX_TEMPLATES = TEMPLATES.overlay("<%", "%>", "<<", ">>", "<#", "#>")

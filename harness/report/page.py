@@ -10,11 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.report.artefacts import ARTEFACTS, Artefact, artefact
-from harness.report.escapes import as_csv, markdown
+from harness.report.escapes import TEMPLATES, as_csv
 from harness.report.findings import VERDICTS, WORDS
 from harness.report.rendering import Material, Rendered, rendered
 from harness.report.tables import as_latex, as_markdown
@@ -24,17 +23,6 @@ from sesn.tools.files import GeneratedFiles, check_writable, replacing
 
 FIGURES = ("svg", "pdf", "png")
 TABLES = ("md", "tex")
-_ENVIRONMENT = Environment(
-    loader=PackageLoader("harness.report"),
-    autoescape=lambda name: not (name or "").startswith("README"),
-    undefined=StrictUndefined,
-    # What is neither HTML nor Markdown of our own making shows all that is in it.
-    finalize=lambda value: visible(value) if type(value) is str else value,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_ENVIRONMENT.filters["markdown"] = markdown
 
 Files = dict[str, bytes]
 
@@ -61,8 +49,8 @@ def report_files(material: Material, out: Path, rows: Path, only: str | None = N
     files = {path: content for one in every for path, content in artefact_files(one).items()}
     if only is None:
         context = page_context(every, notes, files, Folders(out, rows, material.documents))
-        files["README.md"] = _ENVIRONMENT.get_template("README.md.jinja").render(**context).encode()
-        page = _ENVIRONMENT.get_template("page.html.jinja")
+        files["README.md"] = TEMPLATES.get_template("README.md.jinja").render(**context).encode()
+        page = TEMPLATES.get_template("page.html.jinja")
         files["index.html"] = page.render(**context, **_assets(context["artefacts"])).encode()
     return files
 
@@ -134,8 +122,8 @@ def possible_files(only: str | None) -> list[str]:
 
 def _assets(sections: list[dict[str, Any]]) -> dict[str, Markup]:
     """The style and the script, which are ours and need no escaping, and the policy that lets nothing else run."""
-    assert _ENVIRONMENT.loader is not None
-    css, js = (_ENVIRONMENT.loader.get_source(_ENVIRONMENT, f"page.{name}")[0] for name in ("css", "js"))
+    assert TEMPLATES.loader is not None
+    css, js = (TEMPLATES.loader.get_source(TEMPLATES, f"page.{name}")[0] for name in ("css", "js"))
     # Widths stand here and not with the figures: the policy allows no styles elsewhere.
     figures = [one for one in sections if one["figure"]]
     css += "".join(f"#{one['id']} .picture {{ --width: {one['figure']['width']}px; }}\n" for one in figures)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.report.escapes import latex, markdown
+from harness.report.escapes import LATEX_TEMPLATES, TEMPLATES
 from sesn.errors import UsageError
 from sesn.methods import METHODS
 
 DASH = "—"
-#: A LaTeX table that is wider than the text is shrunk to it.
-FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
 @dataclass(frozen=True)
@@ -83,18 +81,8 @@ class Table:
 
 def as_markdown(table: Table, title: str, captions: Sequence[str]) -> str:
     """The table with its title, caption and footnotes."""
-
-    def shown(entry: TableEntry) -> str:
-        text = markdown(entry.text)
-        text = f"**{text}**" if entry.bold else text
-        return f"{text} ({table.mark(entry)})" if entry.note else text
-
-    lines = [[markdown(name) for name in table.heading], ["---", *["---:"] * (len(table.heading) - 1)]]
-    lines += [[shown(entry) for entry in line] for line in table.lines]
-    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    notes = "".join(f"\n({number}) {markdown(note)}  " for number, note in enumerate(table.notes, 1))
-    caption = "".join(f"\n{markdown(line)}\n" for line in captions)
-    return f"## {markdown(title)}\n\n{body}\n{caption}{notes}".rstrip() + "\n"
+    text = TEMPLATES.get_template("table.md.jinja").render(table=table, title=title, captions=captions)
+    return text.rstrip() + "\n"
 
 
 def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> str:
@@ -102,35 +90,5 @@ def as_latex(table: Table, title: str, captions: Sequence[str], label: str) -> s
 
     The packages that it needs stand in its first line.
     """
-
-    def shown(entry: TableEntry) -> str:
-        text = latex(entry.text)
-        text = rf"\textbf{{{text}}}" if entry.bold else text
-        return rf"{text}\textsuperscript{{{table.mark(entry)}}}" if entry.note else text
-
-    body = [" & ".join(latex(name) for name in table.heading) + r" \\", r"\midrule"]
-    for number, line in enumerate(table.lines):
-        body += [r"\midrule"] if number in table.rules and number else []
-        body.append(" & ".join(shown(entry) for entry in line) + r" \\")
-    notes = [rf"\par\footnotesize\textsuperscript{{{n}}} {latex(note)}" for n, note in enumerate(table.notes, 1)]
-    caption = rf"\caption{{{latex(title)} {' '.join(latex(line) for line in captions)}}}\label{{tab:{label}}}"
-    lines = _long(table, body, caption, notes) if table.words else _floating(table, body, caption, notes)
-    return "\n".join(lines) + "\n"
-
-
-def _floating(table: Table, body: list[str], caption: str, notes: list[str]) -> list[str]:
-    """Numbers stand to the right."""
-    columns = "l" + "r" * (len(table.heading) - 1)
-    tabular = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
-    head = [r"% \usepackage{booktabs,graphicx}", r"\begin{table}", r"\centering", caption]
-    return [*head, FITTING, *tabular[:-1], tabular[-1] + "}", *notes, r"\end{table}"]
-
-
-def _long(table: Table, body: list[str], caption: str, notes: list[str]) -> list[str]:
-    """Sentences share the width of the text, and are not stretched; the heading stands on every page."""
-    count = len(table.heading)
-    width = rf"p{{\dimexpr(\linewidth-{2 * (count - 1)}\tabcolsep)/{count}}}"
-    columns = rf"@{{}}*{{{count}}}{{>{{\raggedright\arraybackslash}}{width}}}@{{}}"
-    head = [r"% \usepackage{array,booktabs,longtable}", r"{\small", rf"\begin{{longtable}}{{{columns}}}"]
-    head += [rf"{caption} \\", r"\toprule", *body[:2], r"\endhead"]
-    return [*head, *body[2:], r"\bottomrule", r"\end{longtable}", *notes, "}"]
+    template = LATEX_TEMPLATES.get_template("table.tex.jinja")
+    return template.render(table=table, title=title, captions=captions, label=label)
