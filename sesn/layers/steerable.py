@@ -161,8 +161,7 @@ class SteerableConv(WithMeaning):
             self._sample(weight)
 
     def _samples(self, scale: int) -> Tensor:
-        samples: Tensor = getattr(self, f"_samples_{scale}")  # not get_buffer, which torch 2.4 cannot compile
-        return samples
+        return self.get_buffer(f"_samples_{scale}")
 
     def _taps(self, scale: int, rows: Axis, columns: Axis) -> Tensor:
         """The functions of one scale [n, y, x], cropped to the taps that can see data."""
@@ -242,12 +241,10 @@ class SteerableConv(WithMeaning):
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
-        own = {"stride": (self.stride, 1), "padding": (self.padding, self.basis.kernel_size // 2)}
-        own |= {"padding_mode": (self.padding_mode, "zeros"), "bias": (self.bias is not None, True)}
-        own |= {"algorithm": (self.algorithm, "auto")}
-        parts = [f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}"]
-        parts += [f"{name}={value!r}" for name, (value, default) in own.items() if value != default]
-        return ", ".join(parts)
+        defaults = {"stride": 1, "padding": self.basis.kernel_size // 2, "padding_mode": "zeros", "algorithm": "auto"}
+        parts = [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
+        parts += ["bias=False"] if self.bias is None else []
+        return ", ".join([f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}", *parts])
 
 
 def _per_scale(weight: Tensor) -> Tensor:
