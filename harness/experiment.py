@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
@@ -12,6 +13,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from harness.records import BUDGETS, DIGESTS, EXPERIMENT_SOURCE, SOURCE, Budget, Cell, Measurement, Planned, Scalar
 from sesn._checks import complaint, one_of, require
+from sesn._source import worded
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import METHODS, Method, discover, method
 from sesn.methods.outside import check
@@ -144,7 +146,7 @@ Draft = tuple[str, CellSettings, int, str]
 class Experiment:
     """One figure, table or question: everything that planning, running and reporting must know about it.
 
-    Nothing has a default, so that no part of it can be forgotten.
+    What a table would be wrong without has no default, so that it cannot be forgotten; the rest is about estimates.
 
     Attributes:
         key: how everything else refers to it: small letters, digits and hyphens.
@@ -154,13 +156,13 @@ class Experiment:
         cells: from a request to the method (a key, or "" for none), settings, seed and, if it is left out, the reason,
             of each cell.
         run: carries out a cell: a function of a module, from a cell and a context to measurements.
-        work: from a cell's settings to how much work it is, compared with others of the experiment.
         axes: the settings that a table or figure lays out side by side.
-        sizes: the settings that decide a cell's speed beyond its work: caches, small maps, and which network it is.
         seed: what a cell's seed numbers.
+        alone: whether nothing else may run beside its cells, because they measure time.
+        work: from a cell's settings to how much work it is, compared with others of the experiment.
+        sizes: the settings that decide a cell's speed beyond its work: caches, small maps, and which network it is.
         timed_by: the key of the experiment whose measured epoch times predict this one's seconds until cells of it have
             finished; "" for none.
-        alone: whether nothing else may run beside its cells, because they measure time.
         home: FILE.py:NAME of an experiment from outside; empty for those of the package.
         digest: of that file.
     """
@@ -171,12 +173,12 @@ class Experiment:
     settings: type[CellSettings]
     cells: Callable[[Request], Iterable[Draft]]
     run: Callable[[Cell, Context], Sequence[Measurement]]
-    work: Callable[[Any], float]
     axes: tuple[str, ...]
-    sizes: tuple[str, ...]
     seed: SeedMeaning
-    timed_by: str
     alone: bool
+    work: Callable[[Any], float] = lambda _settings: 1.0
+    sizes: tuple[str, ...] = ()
+    timed_by: str = ""
     home: str = ""
     digest: str = ""
 
@@ -206,7 +208,8 @@ class Experiment:
 
     def plan(self, request: Request) -> list[Planned]:
         """Every cell of the experiment under a request."""
-        return [self._planned(request.budget, *draft) for draft in self.cells(request)]
+        with worded(f"`experiment` (={self.home!r}): making its cells") if self.home else nullcontext():
+            return [self._planned(request.budget, *draft) for draft in self.cells(request)]
 
     def _planned(self, budget: Budget, key: str, settings: CellSettings, seed: int, reason: str) -> Planned:
         # A file from outside that has changed makes other cells.

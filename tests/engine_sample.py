@@ -157,11 +157,8 @@ SELFTEST = Experiment(
     settings=Told,
     cells=_drafts,
     run=cell,
-    work=lambda _: 1.0,
     axes=(),
-    sizes=(),
     seed="",
-    timed_by="",
     alone=False,
 )
 

@@ -79,6 +79,22 @@ def test_measured_epoch_times_predict_training_until_a_cell_of_its_kind_has_fini
     assert known.seconds(cells["cnn"]) == 7.0
 
 
+def test_the_reduced_network_of_stl10_is_predicted_by_its_own_epoch_time_and_mnist_scale_is_not() -> None:
+    """So that `sesn plan --budget lite` states hours before any of its cells has finished."""
+    facts = {"status": "ok", "machine": "here", "device": "cpu", "threads": 1, "seconds": 5.0}
+    timed = [one.cell for one in plan(Request("lite"), ["epoch-time"]) if one.cell.settings.get("network") == "stl10"]
+    wanted = plan(Request("lite"), ["stl10-reduced"])
+    assert {cell.method for cell in timed} == {one.cell.method for one in wanted}
+    seconds = {cell.method: 20.0 + number for number, cell in enumerate(timed)}
+    rows = {cell.id: StoredCell(cell, facts, [Values("epoch_time", {}, [seconds[cell.method]])]) for cell in timed}
+    known = estimates(rows, "here", "cpu")
+    assert known.total(wanted).unknown == 0
+    for one in wanted:
+        epochs = one.work / (5000 * 48**2)
+        assert known.seconds(one) == pytest.approx(seconds[one.cell.method] * epochs)
+    assert known.total(plan(Request("lite"), ["mnist-scale"])).seconds == 0
+
+
 def test_cells_on_other_data_and_of_other_budgets_teach_how_long_a_cell_takes() -> None:
     stored, wanted = (plan(Request("lite", digits=name), ["mnist-scale"])[0] for name in ("mnist", "embedded"))
     facts = {"status": "ok", "machine": "here", "device": "cpu", "threads": 1, "seconds": 60.0}

@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from harness.commands.report import material
+from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
 from harness.report import delta, kernels, training, waterfall
@@ -42,7 +43,7 @@ def measured(cell: Cell, *measurements: Measurement) -> Result:
 def selections(*results: Result) -> dict[str, Selection]:
     rows = synthetic.frame(results)
     keys = ("delta-depth", "delta-downscale", "delta-interscale", "mnist-scale")
-    return {key: select(rows, published(), key, 1) for key in keys}
+    return {key: select(rows, published(), EXPERIMENTS[key]) for key in keys}
 
 
 # --- the pictures

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import synthetic
 
+from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
 from harness.report import goals
@@ -40,7 +41,7 @@ def lifted(inside: float, uncropped: dict[float, float], **settings: Any) -> Res
 
 def frame_of(*results: Result) -> Any:
     rows = synthetic.frame(results)
-    return goals.frame({key: select(rows, published(), key, 1) for key in ("delta-depth", "delta-downscale")})
+    return goals.frame({key: select(rows, published(), EXPERIMENTS[key]) for key in ("delta-depth", "delta-downscale")})
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,12 @@ from typing import Any
 
 import synthetic
 
+from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
 from harness.report.select import cleaned, select
+
+MNIST = EXPERIMENTS["mnist-scale"]
 
 
 def trained(method: str = "cnn", seed: int = 0, version: int = 1, budget: Any = "lite", **changes: Any) -> Result:
@@ -20,8 +23,8 @@ def trained(method: str = "cnn", seed: int = 0, version: int = 1, budget: Any = 
     return Result(cell, "ok", (Measurement("test_error", (2.0,)),), "", provenance, synthetic.STARTED, 1.0)
 
 
-def chosen(*results: Result, version: int | None = None) -> Any:
-    return select(synthetic.frame(results), published(), "mnist-scale", version)
+def chosen(*results: Result, version: int = 1) -> Any:
+    return select(synthetic.frame(results), published(), replace(MNIST, version=version))
 
 
 def test_the_current_version_wins_over_everything() -> None:
@@ -52,16 +55,16 @@ def test_one_long_run_does_not_hide_a_full_table() -> None:
 
 def test_the_longest_runs_can_be_asked_for() -> None:
     rows = synthetic.frame([trained("cnn"), trained("ss-cnn"), trained(budget="paper", epochs=60)])
-    found = select(rows, published(), "mnist-scale", budgets=("paper", "lite"))
+    found = select(rows, published(), MNIST, budgets=("paper", "lite"))
     assert set(found.rows["budget"]) == {"paper"}
 
 
 def test_only_the_budgets_that_are_asked_for_are_shown_the_first_that_has_rows() -> None:
     rows = synthetic.frame([trained(budget="smoke"), trained("ss-cnn"), trained(budget="paper", epochs=60)])
-    assert set(select(rows, published(), "mnist-scale", budgets=("lite", "smoke")).rows["budget"]) == {"lite"}
+    assert set(select(rows, published(), MNIST, budgets=("lite", "smoke")).rows["budget"]) == {"lite"}
     without = rows[~rows["budget"].eq("lite")]
-    assert set(select(without, published(), "mnist-scale", budgets=("lite", "smoke")).rows["budget"]) == {"smoke"}
-    assert select(without, published(), "mnist-scale", budgets=("lite",)).empty
+    assert set(select(without, published(), MNIST, budgets=("lite", "smoke")).rows["budget"]) == {"smoke"}
+    assert select(without, published(), MNIST, budgets=("lite",)).empty
 
 
 def test_as_many_places_at_a_higher_budget_win() -> None:
@@ -85,7 +88,7 @@ def test_times_of_several_machines_never_stand_together() -> None:
     results = [result for result in synthetic.results() if result.cell.experiment == "epoch-time"]
     elsewhere = [replace(one, provenance={**one.provenance, "machine": "another"}) for one in results[:1]]
     moved = [replace(one, cell=replace(one.cell, seed=9)) for one in elsewhere]
-    found = select(synthetic.frame([*results, *moved]), published(), "epoch-time")
+    found = select(synthetic.frame([*results, *moved]), published(), EXPERIMENTS["epoch-time"])
     assert found.rows["machine"].nunique() == 1
     assert any("another (cpu)" in line for line in found.left_out)
 
@@ -134,7 +137,7 @@ def test_settings_that_are_laid_out_stand_together() -> None:
 
 def test_settings_that_the_place_decides_stand_together() -> None:
     """Each window has its own kernels: no mixture."""
-    found = select(synthetic.frame(synthetic.results()), published(), "delta-depth")
+    found = select(synthetic.frame(synthetic.results()), published(), EXPERIMENTS["delta-depth"])
     assert set(found.rows["window"]) == {"published", "wide"}
     assert found.left_out == ()
 
@@ -161,6 +164,6 @@ def test_unknown_methods_and_metrics_are_left_out_and_named() -> None:
 
 
 def test_an_empty_store_selects_nothing() -> None:
-    found = select(synthetic.frame([]), published(), "mnist-scale", 1)
+    found = select(synthetic.frame([]), published(), MNIST)
     assert found.empty
     assert len(found.paper) > 0

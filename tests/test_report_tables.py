@@ -15,11 +15,13 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
 from harness.report import configurations, errors, table_1, times
 from harness.report.escapes import latex, markdown
-from harness.report.select import Selection, select
+from harness.report.rendering import Material, _selection
+from harness.report.select import Selection
 from harness.report.tables import Table, TableEntry, absent, as_latex, as_markdown
 
 HOSTILE = r"[2] <script>alert(1)</script> | \input{x} $x_1^2$ & 100% #1 ~ `code` **b** [l](javascript:x) é Ω {" + '"'
@@ -28,7 +30,8 @@ HOSTILE = r"[2] <script>alert(1)</script> | \input{x} $x_1^2$ & 100% #1 ~ `code`
 def selections(results: Any) -> dict[str, Selection]:
     rows = synthetic.frame(results)
     keys = ("mnist-scale", "stl10", "stl10-reduced", "parameters", "epoch-time", "properties", "differences")
-    return {key: select(rows, published(), key, 1) for key in keys}
+    material = Material(rows, published(), EXPERIMENTS, None)
+    return {key: _selection(material, rows, key) for key in keys}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import cast
 from harness.commands.ledger import Ledger, estimates, standing
 from harness.data.root import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
-from harness.experiments import Request, plan
+from harness.experiments import Request, experiment, plan
 from harness.records import BUDGETS, Budget, Cell, Planned, Scalar
 from harness.store.lines import StoredCell
 from harness.store.reading import stored
@@ -30,7 +30,7 @@ class Asked:
     """Which cells, by the options that `plan`, `run` and `status` share.
 
     Attributes:
-        experiments: keys; none means all.
+        experiments: keys, or FILE.py:NAME of experiments from outside; none means all.
         budget: smoke, lite or paper.
         methods: keys; none means all.
         recipe: paper or released.
@@ -75,7 +75,16 @@ class Asked:
         require(bool(keys) or not methods, "methods", named, "keys of methods", "leave it out for all")
         known = cast(Budget, one_of("budget", budget, BUDGETS))
         ordered = one_of("order", order, ORDERS)
-        chosen = (tuple(experiments or ()), known, keys, recipe, data, images, rows, training)
+        chosen = (
+            tuple(experiment(name).key for name in experiments or ()),
+            known,
+            keys,
+            recipe,
+            data,
+            images,
+            rows,
+            training,
+        )
         return cls(*chosen, _wanted(where or ()), ordered)
 
     @cached_property

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 
 Experiments = Annotated[
-    list[str] | None, typer.Argument(metavar="[EXPERIMENT]...", help="By default all; `sesn plan` lists them.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[EXPERIMENT]...",
+        help="By default all; `sesn plan` lists them. FILE.py:NAME is an experiment of your own.",
+    ),
 ]
 BudgetName = Annotated[
     str, typer.Option("--budget", help="smoke (seconds a cell), lite (hours), paper (as published).")

@@ -114,8 +114,7 @@ def material(rows: Path, causes: Path) -> Material:
         frame = load(rows)
     steps, figures = _waterfall(causes)
     notes = tuple(dict.fromkeys(str(one.message) for one in odd))
-    versions = {key: experiment.version for key, experiment in EXPERIMENTS.items()}
-    return Material(frame, published(), versions, steps, figures, notes, {"causes": causes})
+    return Material(frame, published(), EXPERIMENTS, steps, figures, notes, {"causes": causes})
 
 
 def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from harness.experiment import CellSettings as CellSettings
 from harness.experiment import Context as Context
+from harness.experiment import Draft as Draft
 from harness.experiment import Experiment as Experiment
 from harness.experiment import Request as Request
 from harness.experiment import Skip as Skip

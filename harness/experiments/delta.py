@@ -318,7 +318,6 @@ DELTA_DEPTH = Experiment(
     axes=("window", "nonlinearity"),
     sizes=("side",),
     seed="weight draw",
-    timed_by="",
     alone=False,
 )
 DELTA_DOWNSCALE = replace(

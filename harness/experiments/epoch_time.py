@@ -154,6 +154,5 @@ EPOCH_TIME = Experiment(
     axes=("resolution",),
     sizes=("resolution", "depth", "width"),
     seed="",
-    timed_by="",
     alone=True,
 )

@@ -50,10 +50,7 @@ PARAMETERS = Experiment(
     settings=ParameterSettings,
     cells=cells,
     run=parameters,
-    work=lambda _: 1.0,
     axes=("network", "recipe"),
-    sizes=(),
     seed="",
-    timed_by="",
     alone=False,
 )

@@ -279,8 +279,6 @@ PROPERTIES = Experiment(
     run=properties,
     work=lambda settings: float(settings.image_count),
     axes=(),
-    sizes=(),
     seed="weight draw",
-    timed_by="",
     alone=False,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.records import Budget
-from harness.report import configurations, delta, errors, goals, kernels, table_1, times, training, waterfall
+from harness.report import configurations, delta, errors, goals, kernels, own, table_1, times, training, waterfall
 from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection
 from harness.report.tables import Table
@@ -126,6 +126,7 @@ _ROWS = (
         "learning-curves", _MNIST, training.curves_frame, training.says_curves, training.draw_curves, budgets=_LONGEST
     ),
     Artefact("differences", (), *_DIFFERENCES, table=configurations.differences_table, beside=("differences",)),
+    Artefact(own.KEY, (own.KEY,), own.frame, table=own.table),
 )
 
 #: Every artefact by its id, in the order of the page.

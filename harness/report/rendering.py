@@ -8,20 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.experiment import Experiment
 from harness.records import Budget
+from harness.report import own, times
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.findings import Statement
-from harness.report.select import Selection, cleaned, select
+from harness.report.select import Selection, cleaned, published_rows, select
 from harness.report.tables import Table
 from harness.report.waterfall import causes_selection
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing
 from sesn.tools.machine import machine_words
-
-#: What the seeds of an experiment number; weight draws elsewhere.
-REALISATIONS = ("mnist-scale", "stl10", "stl10-reduced")
-#: Neither draws nor realisations: nothing is random in what they show.
-FIXED = ("parameters", "epoch-time", "causes")
 
 #: The same at every budget.
 COUNTED = ("parameters",)
@@ -34,7 +31,7 @@ class Material:
     Attributes:
         rows: measured, as the store loads them.
         paper: published.
-        versions: the current one of each experiment.
+        experiments: the record of each, by key.
         causes: the steps of `sesn causes`, or an empty frame.
         figures: those that another command draws, by the artefact's id.
         notes: what was odd about the rows when they were read.
@@ -44,7 +41,7 @@ class Material:
 
     rows: Any
     paper: Any
-    versions: Mapping[str, int]
+    experiments: Mapping[str, Experiment]
     causes: Any
     figures: Mapping[str, Drawing] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -81,7 +78,7 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     if material.methods:
         rows = rows[rows["method"].isin(["", *material.methods])]
     every = [_render(one, _selections(material, rows, one), material) for one in chosen]
-    shown = [one for one in every if not (material.methods and one.empty)]
+    shown = [one for one in every if not (one.empty and (material.methods or one.artefact.id == own.KEY))]
     return shown, [*material.notes, *notes]
 
 
@@ -94,7 +91,12 @@ def _selections(material: Material, rows: Any, one: Artefact) -> Selections:
 def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, ...] = ()) -> Selection:
     if key == "causes":
         return causes_selection(material.causes)
-    return select(rows, material.paper, key, material.versions.get(key), budgets)
+    if key == own.KEY:
+        return own.selection(rows)
+    if key not in material.experiments:  # published, and nothing that could be measured
+        return Selection(key, rows[:0], rows[:0], published_rows(material.paper, key))
+    rows = times.current(rows) if key == times.KEY else rows
+    return select(rows, material.paper, material.experiments[key], budgets)
 
 
 def _render(one: Artefact, selections: Selections, material: Material) -> Rendered:
@@ -157,10 +159,9 @@ def _context(chosen: Selection) -> str:
     """Budget, repetitions, data, device and machine, from the rows."""
     facts = chosen.facts
     words = [f"{facts['budget']} budget"] if "budget" in facts else []
-    if chosen.experiment not in FIXED:
+    if chosen.seed:
         seeds = int(chosen.rows["seed"].nunique())
-        noun = "realisation" if chosen.experiment in REALISATIONS else "weight draw"
-        words.append(f"{seeds} {noun}{'s' if seeds > 1 else ''}")
+        words.append(f"{seeds} {chosen.seed}{'s' if seeds > 1 else ''}")
     words += _data_words(facts)
     words.append(machine_words(facts))
     if "version" in facts:

@@ -16,24 +16,15 @@ from typing import Any
 
 import pandas as pd
 
-from harness.records import BUDGETS, CORE, METRICS, SOURCE, Budget
+from harness.experiment import Experiment
+from harness.records import BUDGETS, CORE, DIGESTS, METRICS, SOURCE, Budget
 from sesn.methods import METHODS
 from sesn.tools.machine import device_kind
 
-#: Settings that an artefact lays out side by side. All others have one value there, or one for each place in it.
-AXES: Mapping[str, tuple[str, ...]] = {
-    "delta-depth": ("window", "nonlinearity"),
-    "delta-downscale": ("window", "nonlinearity", "side", "largest_downscale"),
-    "delta-interscale": ("window", "nonlinearity", "extent", "scales"),
-    "parameters": ("network", "recipe"),
-    "epoch-time": ("resolution",),
-    "mnist-scale": ("resolution", "augmented"),
-}
 #: Places inside a cell; they may look like settings where a cell has only one of them.
-COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups", SOURCE})
+COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups", *DIGESTS})
 #: What rows must share to stand together; those that measure time share the machine, too.
 RUN, MACHINE = ("version", "budget", "device"), "machine"
-TIMED = ("epoch-time",)
 #: Settings that never vary within an artefact, whatever decides them.
 ALWAYS = ("data", "images", "recipe")
 #: Data that came with the installation stand behind the data of the paper.
@@ -51,6 +42,7 @@ class Selection:
         paper: the published rows.
         facts: what all rows share: budget, version, machine, device, torch, threads and the settings.
         left_out: a line for each group that is not shown.
+        seed: what the seeds number; empty if nothing is random.
     """
 
     experiment: str
@@ -59,6 +51,7 @@ class Selection:
     paper: Any
     facts: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    seed: str = ""
 
     @property
     def empty(self) -> bool:
@@ -116,24 +109,21 @@ def cleaned(rows: Any) -> tuple[Any, list[str]]:
     return rows[current], notes
 
 
-def select(
-    rows: Any, paper: Any, experiment: str, version: int | None = None, budgets: Sequence[Budget] = ()
-) -> Selection:
-    """The rows of one experiment that may stand together; the newest version in the rows, if none is named.
+def select(rows: Any, paper: Any, record: Experiment, budgets: Sequence[Budget] = ()) -> Selection:
+    """The rows of one experiment that may stand together, of its current version.
 
     With `budgets`, those of the first of them that has rows, however few methods have them.
     """
-    published = paper[paper["experiment"].eq(experiment)].dropna(axis="columns", how="all")
-    published = published.reindex(columns=[*dict.fromkeys([*CORE, *EXTRA, *published.columns])])
+    experiment, wanted = record.key, record.version
+    published = published_rows(paper, experiment)
     rows = rows[rows["experiment"].eq(experiment)].dropna(axis="columns", how="all")
     rows = rows.reindex(columns=[*dict.fromkeys([*CORE, *rows.columns])])
     rows = rows.assign(device=rows["device"].astype(object).map(device_kind, na_action="ignore"))
     good, bad = rows[rows["status"].eq("ok")], rows[~rows["status"].eq("ok")]
-    wanted = version if version is not None else int(good["version"].max()) if len(good) else 0
     bad = bad[bad["version"].eq(wanted)]
-    base = (*RUN, MACHINE) if experiment in TIMED else RUN
-    groups = _groups(good, experiment, base)
-    places = {key: _places(good[good["cell"].isin(cells)], experiment) for key, cells in groups.items()}
+    base = (*RUN, MACHINE) if record.alone else RUN
+    groups = _groups(good, record.axes, base)
+    places = {key: _places(good[good["cell"].isin(cells)], record.axes) for key, cells in groups.items()}
     ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted, places[key], base))
     current = [key for key in ranked if dict(key)["version"] == wanted]
     chosen = _of_first(budgets, current)[:1] if budgets else current[:1]
@@ -144,7 +134,14 @@ def select(
     shown = good[good["cell"].isin(groups[chosen[0]])]
     every = {name: _only(shown[name]) for name in ("torch", "threads", "code", MACHINE, *_settings(shown))}
     facts = {**every, **dict(chosen[0])}
-    return Selection(experiment, shown, bad[bad["budget"].eq(facts["budget"])], published, facts, left_out)
+    absent = bad[bad["budget"].eq(facts["budget"])]
+    return Selection(experiment, shown, absent, published, facts, left_out, record.seed)
+
+
+def published_rows(paper: Any, experiment: str) -> Any:
+    """What the paper has of an experiment."""
+    rows = paper[paper["experiment"].eq(experiment)].dropna(axis="columns", how="all")
+    return rows.reindex(columns=[*dict.fromkeys([*CORE, *EXTRA, *rows.columns])])
 
 
 def _of_first(budgets: Sequence[Budget], groups: list[Any]) -> list[Any]:
@@ -153,13 +150,13 @@ def _of_first(budgets: Sequence[Budget], groups: list[Any]) -> list[Any]:
     return next(filter(None, by_budget), [])
 
 
-def _groups(rows: Any, experiment: str, base: tuple[str, ...]) -> dict[tuple[tuple[str, Any], ...], list[str]]:
+def _groups(rows: Any, axes: tuple[str, ...], base: tuple[str, ...]) -> dict[tuple[tuple[str, Any], ...], list[str]]:
     """The cells that may stand together: of one version, budget and whatever else is in `base`, and same settings."""
     groups: dict[tuple[tuple[str, Any], ...], list[str]] = {}
     settings = _settings(rows)
     cells = rows.drop_duplicates("cell")[["cell", *base, *settings]].astype(object)
     for _, part in cells.groupby(list(base), sort=True, dropna=False):
-        names = [*base, *_splitting(part, settings, AXES.get(experiment, ()))]
+        names = [*base, *_splitting(part, settings, axes)]
         for cell in part.to_dict("records"):
             groups.setdefault(tuple((name, _plain(cell[name])) for name in names), []).append(cell["cell"])
     return groups
@@ -189,10 +186,9 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _places(rows: Any, experiment: str) -> int:
+def _places(rows: Any, axes: tuple[str, ...]) -> int:
     """How many places of an artefact some rows fill: methods, and what is laid out side by side."""
-    axes = [name for name in AXES.get(experiment, ()) if name in rows]
-    return len(rows.drop_duplicates(["method", *axes]))
+    return len(rows.drop_duplicates(["method", *(name for name in axes if name in rows)]))
 
 
 def _rank(

@@ -1,0 +1,244 @@
+"""Experiments from outside: named as FILE.py:NAME, run into the same store, and listed by the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.experiment import CellSettings, Context, Experiment, Request
+from harness.experiments import EXPERIMENTS, experiment, plan
+from harness.records import EXPERIMENT_SOURCE, Cell, Measurement, Planned
+from harness.run import imports
+from harness.run.engines.work import carry_out
+from harness.store.frame import load
+from sesn.tools.app import app
+
+DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLE = DOCS / "examples" / "experiment.py"
+TINY = """
+from dataclasses import dataclass, replace
+from harness.experiments import CellSettings, EXPERIMENTS, Experiment, Measurement
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CellSettings):
+    size: int
+
+def cells(request):
+    return [("", Settings(size=size), seed, "") for size in (1, 2) for seed in (0, 1)]
+
+def run(cell, context):
+    return [Measurement("delta", (float(Settings.of(cell).size + cell.seed),) * 3)]
+
+MINE = Experiment(
+    key="mine", title="Mine.", version=1, settings=Settings, cells=cells, run=run, axes=(), seed="start", alone=False
+)
+TAKEN = replace(MINE, key="parameters")
+BROKEN = replace(MINE, key="broken", cells=lambda request: [("", Settings(size=1 // 0), 0, "")])
+SHORT = replace(MINE, key="short", cells=lambda request: [("", Settings(size=1))])
+TEXT = replace(MINE, key="text", cells=lambda request: [("", Settings(size=float("nan")), 0, "")])
+NUMBER = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_table() -> Iterator[None]:
+    """What a test has join the table leaves it again."""
+    rows = dict(EXPERIMENTS)
+    yield
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(rows)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(TINY, encoding="utf-8")
+    return path
+
+
+def invoke(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+# The record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized(CellSettings):
+    size: int
+    half: float = 0.5
+    word: str | None = None
+
+
+def nothing(_cell: Cell, _context: Context) -> list[Measurement]:
+    return []
+
+
+PARTS: dict[str, Any] = {
+    **{"key": "sized", "title": "Sized.", "version": 1, "settings": Sized, "cells": lambda _request: []},
+    **{"run": nothing, "axes": ("size",), "seed": "weight draw", "alone": False},
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_is_forgotten_is_an_error_at_import(part: str) -> None:
+    with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{part}'"):
+        Experiment(**{name: value for name, value in PARTS.items() if name != part})
+    assert {one.name for one in fields(Experiment)} - PARTS.keys() == {"work", "sizes", "timed_by", "home", "digest"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed(CellSettings):
+    sizes: list[int]
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "key": ({"key": "My Sweep"}, r"`key` \(='My Sweep'\) must be small letters"),
+    "version": ({"version": 0}, r"`version` \(=0\) must be a whole number"),
+    "seed": ({"seed": "dice"}, r"`seed of experiment 'sized'` \(='dice'\) must be one of"),
+    "axes": ({"axes": ("colour",)}, r"`axes` \(='colour'\) must be a field of its settings"),
+    "sizes": ({"sizes": ("colour",)}, r"`sizes` \(='colour'\) must be a field"),
+    "run": ({"run": None}, r"`run` \(=None\) must be a function"),
+    "settings": ({"settings": dict}, "must be a frozen dataclass derived from CellSettings"),
+    "settings that are not plain": ({"settings": Listed, "axes": ()}, "must be text, a number or a truth value"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), WRONG.values(), ids=WRONG)
+def test_a_part_that_is_wrong_is_an_error_at_import(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Experiment(**{**PARTS, **change})
+
+
+def test_settings_are_read_back_with_their_types() -> None:
+    cell = Cell("sized", 1, "smoke", "", {"size": 3, "half": 1, EXPERIMENT_SOURCE: "0"})
+    assert Sized.of(cell) == Sized(size=3, half=1)
+    assert Sized(size=3).as_dict() == {"size": 3, "half": 0.5}
+    for settings, words in (
+        ({}, "look at size"),
+        ({"size": 3, "colour": "red"}, "look at colour"),
+        ({"size": "3"}, r"`size` \(='3'\) must be of type int"),
+        ({"size": True}, r"`size` \(=True\) must be of type int"),
+        ({"size": 3, "word": 1}, r"`word` \(=1\) must be of type str"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Sized.of(replace(cell, settings=settings))
+
+
+@pytest.mark.parametrize("key", EXPERIMENTS)
+def test_every_planned_cell_of_every_experiment_reads_back(key: str) -> None:
+    row = EXPERIMENTS[key]
+    for one in row.plan(Request("lite", training={"ranks": 2})):
+        assert row.settings.of(one.cell).as_dict() == one.cell.settings
+        assert row.knows(one.cell)
+
+
+# From outside
+
+
+def test_a_file_and_a_name_is_an_experiment_and_a_changed_file_makes_other_cells(mine: Path) -> None:
+    planned = plan(Request(), [f"{mine}:MINE"])
+    assert EXPERIMENTS["mine"].home == f"{mine.resolve()}:MINE"
+    assert {one.cell.settings[EXPERIMENT_SOURCE] for one in planned} == {EXPERIMENTS["mine"].digest}
+    assert [one.cell for one in plan(Request(), [f"{mine}:MINE"])] == [one.cell for one in planned]
+    mine.write_text(TINY + "\n# changed\n", encoding="utf-8")
+    assert not {one.cell.id for one in planned} & {one.cell.id for one in plan(Request(), [f"{mine}:MINE"])}
+    failed = carry_out(planned[0], Context(), lambda *_: None)
+    assert (
+        failed.reason == "UsageError: the source of the experiment 'mine' has changed since the run began; run it again"
+    )
+
+
+BAD = {
+    "no file": ("{folder}/none.py:MINE", "there is no file"),
+    "no name": ("{folder}/mine.py:YOURS", "mine.py has no name `YOURS`"),
+    "no name at all": ("{folder}/mine.py", "must be a key or FILE.py:NAME"),
+    "not an experiment": ("{folder}/mine.py:NUMBER", "must be a harness.experiments.Experiment, and is of type int"),
+    "a key that is taken": (
+        "{folder}/mine.py:TAKEN",
+        "`key` (='parameters') must be a key that no other experiment has",
+    ),
+    "unknown": ("delta-dept", "did you mean 'delta-depth'?"),
+    "cells that fail": ("{folder}/mine.py:BROKEN", "making its cells failed: ZeroDivisionError"),
+    "cells that lack a part": ("{folder}/mine.py:SHORT", "making its cells failed: TypeError"),
+    "settings that are no numbers": ("{folder}/mine.py:TEXT", "must be text, a finite number"),
+    "a file that fails": ("{folder}/broken.py:MINE", "ZeroDivisionError: division by zero (broken.py, line 1)"),
+}
+
+
+@pytest.mark.parametrize(("name", "words"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("command", ["plan", "run", "status"])
+def test_bad_input_is_one_line_before_anything_runs(command: str, name: str, words: str, mine: Path) -> None:
+    mine.with_name("broken.py").write_text("1 / 0\n", encoding="utf-8")
+    rows = mine.parent / "rows"
+    result = invoke(command, name.format(folder=mine.parent), "--rows", rows)
+    assert result.exit_code == 2, result.output
+    assert words in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+    assert not rows.exists()
+
+
+def test_two_files_with_one_key_are_refused(mine: Path) -> None:
+    other = mine.with_name("other.py")
+    other.write_text(TINY, encoding="utf-8")
+    result = invoke("plan", f"{mine}:MINE", f"{other}:MINE", "--rows", mine.parent / "rows")
+    assert result.exit_code == 2
+    assert "must be a key that no other experiment has" in " ".join(result.output.split())
+
+
+def test_the_file_is_sent_to_machines_that_lack_it(mine: Path) -> None:
+    (one, *_) = plan(Request(), [f"{mine}:MINE"])
+    files = imports.shipped([one, Planned(one.cell, runner="harness.experiments.delta:delta_depth")])
+    assert list(files.values()) == [mine.resolve()]
+    (name,) = files
+    assert imports.shipped_name(one.runner) == f"{name}:MINE"
+    assert imports.shipped_name("harness.experiments.delta:delta_depth") == "harness.experiments.delta:delta_depth"
+
+
+def test_it_is_run_by_workers_into_the_store_and_listed_by_the_report(mine: Path, tmp_path: Path) -> None:
+    rows, out, name = tmp_path / "rows", tmp_path / "out", f"{mine}:MINE"
+    done = invoke("run", name, "--rows", rows, "--threads", "1")
+    assert done.exit_code == 0, done.output
+    status = json.loads(invoke("status", name, "--rows", rows, "--json").stdout)
+    assert [(one["experiment"], one["done"], one["remaining"]) for one in status["experiments"]] == [("mine", 4, 0)]
+    frame = load(rows)
+    assert sorted(frame["value"]) == [1.0] * 3 + [2.0] * 6 + [3.0] * 3
+    assert set(frame[EXPERIMENT_SOURCE]) == {EXPERIMENTS["mine"].digest}
+    EXPERIMENTS.pop("mine")
+    report = invoke("report", "--rows", rows, "--out", out, "--causes", tmp_path / "none.json")
+    assert report.exit_code == 0, report.output
+    listed = (out / "tables" / "own-experiments.md").read_text(encoding="utf-8")
+    assert "| mine | smoke |  | delta | size=1 | 1.5 | 0.55 | 6 |" in listed
+    assert "Experiments of your own" in (out / "README.md").read_text(encoding="utf-8")
+    mine.write_text(TINY.replace("* 3)", "* 2)"), encoding="utf-8")
+    assert invoke("run", name, "--rows", rows, "--threads", "1", "--where", "size=2").exit_code == 0
+    invoke("report", "--rows", rows, "--out", out, "--causes", tmp_path / "none.json")
+    listed = (out / "tables" / "own-experiments.md").read_text(encoding="utf-8")
+    assert "size=1" not in listed
+    assert "12 rows of mine, whose file has changed since" in listed
+
+
+@pytest.mark.slow
+def test_the_example_of_the_documentation_runs_as_the_documentation_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 40
+    text = (DOCS / "your-own-experiment.md").read_text(encoding="utf-8")
+    commands = [line.split() for line in re.findall(r"^    sesn (.*)$", text, re.M)]
+    assert [words[0] for words in commands] == ["plan", "run", "status", "report"]
+    (tmp_path / "docs" / "examples").mkdir(parents=True)
+    (tmp_path / "docs" / "examples" / "experiment.py").write_bytes(EXAMPLE.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    for words in commands:
+        done = invoke(*words)
+        assert done.exit_code == 0, done.output
+    listed = (tmp_path / "own" / "tables" / "own-experiments.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"\| my-depth \| smoke \|  \| delta \| window=(7|13), depth=[123] \|", listed)) == 6
+    assert experiment("my-depth").title.startswith("Delta against depth")
