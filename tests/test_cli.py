@@ -82,9 +82,9 @@ def test_a_name_that_is_no_text_is_written_and_printed() -> None:
 
 
 @pytest.mark.usefixtures("odd")
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a bug"), AssertionError("a bug")])
-def test_a_bug_shows_its_traceback_and_is_no_verdict(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "check", Mock(side_effect=error))
+@pytest.mark.parametrize("kind", [RuntimeError, KeyError, AssertionError, ValueError, TypeError])
+def test_a_bug_shows_its_traceback_and_is_no_verdict(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "check", Mock(side_effect=kind("a bug")))
     ran = sesn("check", *SMALL, "--tolerance", "1")
     assert ran.status == 70
     assert "Traceback" in ran.err

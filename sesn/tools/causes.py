@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ class CauseSplit:
 
 @dataclass(frozen=True)
 class _State:
-    """How Delta is measured: what the steps change."""
+    """How Delta is measured: what the steps change. While `truncated`, spoilt scale channels count."""
 
     module: nn.Module
     images: Tensor
@@ -134,8 +134,6 @@ class _State:
 
 #: What a cause yields: the change in words, and how to measure without it, or why that cannot be done.
 _Changes = Iterator[tuple[str, _State | str]]
-#: What the values of a JSON object are, by key.
-Kinds = dict[str, Callable[[Any], bool]]
 
 
 def causes(
@@ -143,9 +141,7 @@ def causes(
     images: Tensor,
     factor: float,
     meter: Meter = WHOLE_PICTURE,
-    *,
-    truncated: bool = True,
-    on_step: Callable[[], None] = lambda: None,
+    on_step: Callable[[float], None] = lambda part: None,
 ) -> CauseSplit:
     """Split the Delta of a module into its causes.
 
@@ -154,8 +150,7 @@ def causes(
         images: zero-mean images [n, c, h, w].
         factor: s; below 1 shrinks.
         meter: how the observed Delta is measured, by default over the whole picture.
-        truncated: whether the scale channels count that interscale layers fill with zeros.
-        on_step: called after each of the CAUSES.
+        on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
         >>> from sesn.tools.spectra import random_images
@@ -168,7 +163,7 @@ def causes(
     grid = meter.grid if meter.grid is not None else getattr(module, "grid", None)
     spoiled = spoiled_by(module, images) if meter.spoiled is None else meter.spoiled
     ends = resampler_ends(meter.resampler, meter.ends)
-    state = _State(module, images, factor, replace(meter, grid=grid, spoiled=spoiled, ends=ends), truncated)
+    state = _State(module, images, factor, replace(meter, grid=grid, spoiled=spoiled, ends=ends), truncated=True)
     observed, floor, read = state.measure()
     state = state.measuring(kind=read)
     delta = observed
@@ -186,7 +181,7 @@ def causes(
                 continue
             steps.append(replace(step, after=after, share=(delta - after) / observed if observed else 0.0))
             state, delta = without, after
-        on_step()
+        on_step(1 / len(CAUSES))
     return CauseSplit(observed, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module)))
 
 
@@ -305,39 +300,28 @@ def stored_causes(path: Path) -> tuple[CauseSplit, dict[str, Any]]:
         raise UsageError(f"{what}; {error!r}") from error
     found = document if isinstance(document, dict) else {}
     settings, split = found.get("settings"), found.get("causes")
-    named = isinstance(settings, dict) and _is_text(settings.get("target")) and _is_text(found.get("images"))
-    if not (named and isinstance(split, dict) and _fits(split, _SPLIT)):
+    named = isinstance(settings, dict) and isinstance(settings.get("target"), str) and "images" in found
+    if not (named and isinstance(split, dict) and _holds(split, CauseSplit)):
         raise UsageError(f"{what}; a key is missing or unknown, or has a value of another kind")
     return CauseSplit(**{**split, "steps": tuple(CauseStep(**step) for step in split["steps"])}), found
 
 
-def _fits(found: dict[str, Any], kinds: Kinds) -> bool:
-    return found.keys() == kinds.keys() and all(kind(found[key]) for key, kind in kinds.items())
+def _holds(found: Any, kind: type[CauseSplit | CauseStep]) -> bool:
+    """Whether a JSON object has the fields of a split or of a step, and no others."""
+    names = [field.name for field in fields(kind)]
+    return (
+        isinstance(found, dict) and sorted(found) == sorted(names) and all(_is_right(*item) for item in found.items())
+    )
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_delta(value: Any) -> bool:
-    return positive(value) or value == 0
-
-
-def _are_steps(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(step, dict) and _fits(step, _STEP) for step in value)
-
-
-#: What a split and its steps are in JSON, by key.
-_STEP: Kinds = {"cause": _is_text, "change": _is_text, "before": _is_delta, "after": _is_delta, "note": _is_text}
-_STEP |= {"share": lambda share: isinstance(share, int | float)}
-_SPLIT: Kinds = {
-    "observed": _is_delta,
-    "remainder": _is_delta,
-    "floor": _is_delta,
-    "factor": positive,
-    "images": positive,
-}
-_SPLIT |= {"steps": _are_steps, "uncovered": _is_text}
+def _is_right(name: str, value: Any) -> bool:
+    if name in ("cause", "change", "note", "uncovered"):
+        return isinstance(value, str)
+    if name == "steps":
+        return isinstance(value, list) and all(_holds(step, CauseStep) for step in value)
+    if name == "share":
+        return isinstance(value, int | float)
+    return positive(value) or (value == 0 and name != "factor")
 
 
 def causes_table(split: CauseSplit) -> Table:

@@ -21,17 +21,14 @@ from sesn.tools.statistics import Repetition, Summary, repeat_until, summarise
 BATCH = 8
 #: Adaptive repetition stops at this width of the interval of log10 Delta.
 WIDTH = 0.1
-#: Every tensor of an EquivarianceError that has one value per image, by its name in the JSON.
+#: Every tensor of an EquivarianceError that has a value per image, by its name in the JSON.
 RAW = {
     "delta": "valid",
     "delta_all": "all",
     "delta_uncropped": "uncropped",
     "delta_centred": "centred",
-    "floor": "floor",
-    "ceiling": "ceiling",
+    **{name: name for name in ("floor", "ceiling", "energy", "by_scale", "border")},
 }
-
-
 DEFAULT = Meter()
 
 
@@ -79,7 +76,7 @@ class Checked:
     def row(self) -> dict[str, Any]:
         """Everything as plain data, raw values as [draws][images]."""
         error = self.first
-        raw = {key: _listed(self.raw(name)) for key, name in RAW.items()}
+        raw = {key: self.raw(name) for key, name in RAW.items()}
         return {
             "downscale": self.downscale,
             "factor": error.factor,
@@ -89,15 +86,8 @@ class Checked:
             "residual": error.residual,
             "pairs": [list(pair) for pair in error.pairs],
             "stopped": self.repetition.reason if self.repetition else "one weight draw was asked for",
-            **raw,
-            "energy": _listed(self.raw("energy")),
-            "by_scale": _listed(self.raw("by_scale")),
-            "border": _listed(self.raw("border")),
+            **{key: None if values is None else values.tolist() for key, values in raw.items()},
         }
-
-
-def _listed(values: Tensor | None) -> Any:
-    return None if values is None else values.tolist()
 
 
 def check(
@@ -106,7 +96,7 @@ def check(
     factors: Iterable[float],
     meter: Meter = DEFAULT,
     draws: int = 1,
-    on_step: Callable[[int], None] = lambda _: None,
+    on_step: Callable[[float], None] = lambda part: None,
 ) -> list[Checked]:
     """Measure Delta at every factor.
 
@@ -116,7 +106,7 @@ def check(
         factors: s each; below 1 shrinks.
         meter: how to measure.
         draws: the most weight draws; with more than one, they stop early when the interval is narrow enough.
-        on_step: told how many of `steps(...)` were done.
+        on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
         >>> from sesn.tools.spectra import random_images
@@ -124,23 +114,17 @@ def check(
         >>> found.at_floor, found.delta.n
         (True, 2)
     """
-    module = build
+    module, several = build, list(factors)
+    if isinstance(module, nn.Module):
+        require(draws == 1, "draws", draws, "1 for a module", "give a function that builds it from a seed")
 
     def built(draw: int) -> nn.Module:
         return module if isinstance(module, nn.Module) else module(draw)
 
-    if isinstance(module, nn.Module):
-        require(draws == 1, "draws", draws, "1 for a module", "give a function that builds it from a seed")
-    return [_check_one(built, images, factor, meter, draws, on_step) for factor in factors]
+    def step(part: float) -> None:
+        on_step(part / len(several))
 
-
-def steps(images: int, factors: int, draws: int) -> int:
-    """How many calls of the module's two branches `check` makes at most."""
-    return factors * draws * _batches(images)
-
-
-def _batches(images: int) -> int:
-    return math.ceil(images / BATCH)
+    return [_check_one(built, images, factor, meter, draws, step) for factor in several]
 
 
 def _check_one(
@@ -149,19 +133,19 @@ def _check_one(
     factor: float,
     meter: Meter,
     draws: int,
-    on_step: Callable[[int], None],
+    on_step: Callable[[float], None],
 ) -> Checked:
     errors: list[EquivarianceError] = []
 
     def one_draw(draw: int) -> Tensor:
-        errors.append(measure_batches(build(draw), images, factor, meter, on_step))
+        errors.append(measure_batches(build(draw), images, factor, meter, lambda part: on_step(part / draws)))
         return errors[-1].valid
 
     if draws == 1:
         one_draw(0)
         return Checked(tuple(errors))
     repetition = repeat_until(one_draw, WIDTH, most=draws, least=min(4, draws))
-    on_step((draws - len(errors)) * _batches(len(images)))
+    on_step(1 - len(errors) / draws)
     return Checked(tuple(errors), repetition)
 
 
@@ -170,13 +154,14 @@ def measure_batches(
     images: Tensor,
     factor: float,
     meter: Meter = DEFAULT,
-    on_step: Callable[[int], None] = lambda _: None,
+    on_step: Callable[[float], None] = lambda part: None,
 ) -> EquivarianceError:
     """The error over batches of about equal size, so that no batch is left with a lone image."""
     errors = []
-    for batch in images.tensor_split(_batches(len(images))):
+    batches = images.tensor_split(math.ceil(len(images) / BATCH))
+    for batch in batches:
         errors.append(_useful(meter.measure(module, batch, factor), meter))
-        on_step(1)
+        on_step(1 / len(batches))
     return joined(errors)
 
 

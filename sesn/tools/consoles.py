@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 
 import typer
 
+from sesn.errors import UsageError
 from sesn.tools.endings import READER_GONE, Stopped, WatchedStream, abandon, stoppable
 
 #: What stands for a mark on a terminal that does not have it.
@@ -22,7 +23,6 @@ PLAIN = {
 }  # fmt: skip
 #: The longest line that an error may have: what stands in the middle of a longer one is left out.
 LONGEST = 1500
-
 #: Control characters, marks that turn the direction of text, and others that show nothing but have an effect.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -112,8 +112,6 @@ def _words(error: BaseException) -> str | None:
         from sesn.tools.files import os_error_words
 
         return _one_line(os_error_words(error))
-    from sesn.errors import UsageError  # here, because it brings torch
-
     if isinstance(error, UsageError):
         return _one_line(error)
     if isinstance(error, SystemExit):  # no command of ours ends like this: only code that it runs
@@ -137,7 +135,7 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def progress_bar(console: Any, total: int, doing: str = "measuring Δ") -> Iterator[Callable[[float], None]]:
+def progress_bar(console: Any, total: float = 1, doing: str = "measuring Δ") -> Iterator[Callable[[float], None]]:
     """A progress bar with the time left, or nothing at all if there is no console; yields what advances it."""
     from rich.progress import Progress, SpinnerColumn, TimeRemainingColumn
 

@@ -168,20 +168,11 @@ def _dilated(layer: nn.Module, step: int, stride: Any) -> nn.Module | None:
 
 
 def _dilated_plain(layer: nn.Conv2d, step: int, stride: Any) -> nn.Conv2d:
-    padding = layer.padding if isinstance(layer.padding, str) else tuple(step * p for p in layer.padding)
-    fresh = nn.Conv2d(
-        layer.in_channels,
-        layer.out_channels,
-        layer.kernel_size,  # type: ignore[arg-type]
-        stride,
-        padding,  # type: ignore[arg-type]
-        tuple(step * d for d in layer.dilation),  # type: ignore[arg-type]
-        layer.groups,
-        layer.bias is not None,
-        layer.padding_mode,
-        layer.weight.device,
-        layer.weight.dtype,
-    )
+    padding: Any = layer.padding if isinstance(layer.padding, str) else tuple(step * p for p in layer.padding)
+    dilation: Any = tuple(step * d for d in layer.dilation)
+    names = ("in_channels", "out_channels", "kernel_size", "groups", "padding_mode")
+    options: Any = {name: getattr(layer, name) for name in names}
+    fresh = nn.Conv2d(**options, stride=stride, padding=padding, dilation=dilation)
     fresh.weight, fresh.bias = layer.weight, layer.bias
     return fresh.eval()
 
@@ -197,19 +188,11 @@ def _rebuilt(layer: Steerable, step: int, radii: list[int], stride: int) -> nn.M
     basis = SteerableBasis(grid, [2 * r + 1 for r in radii], pairs=old.pairs, name=old.name)
     # Where the output starts and ends stays, in units of the old pixels.
     padding = basis.kernel_size // 2 - step * (old.kernel_size // 2 - layer.padding)
-    options: dict[str, Any] = {
-        "stride": stride,
-        "padding": padding,
-        "padding_mode": layer.padding_mode,
-        "bias": layer.bias is not None,
-        "algorithm": layer.algorithm,
-        "device": layer.weight.device,
-        "dtype": layer.weight.dtype,
-    }
-    if isinstance(layer, ScaleConv):
-        options["interscale"] = layer.interscale
+    kept = ("padding_mode", "algorithm", *(["interscale"] if isinstance(layer, ScaleConv) else []))
+    options: Any = {name: getattr(layer, name) for name in kept}
+    options |= {"bias": layer.bias is not None, "device": layer.weight.device, "dtype": layer.weight.dtype}
     kind = ScaleConv if isinstance(layer, ScaleConv) else ScaleLift
-    fresh = kind(layer.in_channels, layer.out_channels, basis, **options).eval()
+    fresh = kind(layer.in_channels, layer.out_channels, basis, stride=stride, padding=padding, **options).eval()
     with torch.no_grad():
         fresh.weight.copy_(layer.weight * _norm_ratio(old, basis, step).to(layer.weight))
         if fresh.bias is not None and layer.bias is not None:

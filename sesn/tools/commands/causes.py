@@ -40,9 +40,8 @@ def causes(
         meter, output = Meter(**how), OutputFiles(json, picture, force)
         subject = load_subject(target, input_, downscale, images, count, data, seed)
         [factor], module = subject.factors, subject.target.build(seed)
-        with progress_bar(progress, len(splitting.CAUSES)) as advance, subject.measuring():
-            whole = replace(meter, crop=0)
-            split = splitting.causes(module, subject.images, factor, whole, on_step=lambda: advance(1))
+        with progress_bar(progress) as on_step, subject.measuring():
+            split = splitting.causes(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
         console.print(splitting.causes_table(split))
         console.print(f"{subject.images_name}; observed with {meter}, without crop; {machine_line()}", highlight=False)
 

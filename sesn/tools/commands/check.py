@@ -57,9 +57,8 @@ def check(
         subject = load_subject(target, input_, downscale, images, count, data, seed, checking.BATCH)
         # The same draw serves every downscale: building may mean reading weights from a file.
         build = lru_cache(maxsize=1)(lambda draw: subject.target.build(seed + draw))
-        steps = checking.steps(len(subject.images), len(subject.factors), draws)
         with subject.measuring():
-            with progress_bar(progress, steps) as on_step:
+            with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
             causes = likely_causes(build(0), subject.images, results)
             say(console, target, f"{subject.images_name}; {meter}; in eval mode", results, tolerance, causes)

@@ -48,7 +48,7 @@ def tune(
         require(macs is None or math.isfinite(macs), "macs", macs, "a finite number")
         check_sizes((1, SIDE, SIDE), (), count, count)
         pictures, name = image_set(images, 1, SIDE, SIDE, count, seed, data)
-        with progress_bar(progress, 1) as advance:
+        with progress_bar(progress) as advance:
             most = None if macs is None else round(macs)
             found = tuning.tune(pictures, scales, range_, macs=most, side=side, channels=channels, on_step=advance)
         console.print(tuning_table(found, name))
