@@ -21,10 +21,14 @@ _HOMES = {
         r"^from (\S+) import (\w+) as", Path(__file__).with_suffix(".pyi").read_text("utf-8"), flags=re.MULTILINE
     )
 }
+#: Modules that `import sesn` offers by name as well, such as `sesn.methods`.
+_MODULES = ("basis", "errors", "layers", "meter", "methods", "networks", "scales", "strategies", "tools")
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(import_module(_HOMES[name]), name)

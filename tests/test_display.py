@@ -18,7 +18,9 @@ CELLS = [Cell("selftest", 1, "smoke", "", {"do": "[bold]"}, seed) for seed in ra
 def shown(display: type[Bars | Lines], *, quiet: bool = False, terminal: bool = False) -> str:
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=200)
-    with display(console, len(CELLS), lambda: "3 min", quiet=quiet) as view:
+    names = {cell.id: cell.title for cell in CELLS}
+    bars = Bars(console, len(CELLS), lambda: "3 min", names)
+    with bars if display is Bars else Lines(console, len(CELLS), lambda: "3 min", quiet=quiet) as view:
         for cell in CELLS:
             view.started(cell)
             view.progressed(cell, 0.5, "epoch 3")
@@ -42,7 +44,12 @@ def test_a_terminal_shows_each_running_cell_and_all_of_them() -> None:
 def test_the_longest_names_leave_room_for_bars_and_the_time_left(width: int) -> None:
     file = io.StringIO()
     cells = [one.cell for one in plan(Request("lite"), ["mnist-scale", "delta-depth"])]
-    bars = Bars(Console(file=file, force_terminal=True, width=width), 1234, lambda: "≥ 3.5 days")
+    bars = Bars(
+        Console(file=file, force_terminal=True, width=width),
+        1234,
+        lambda: "≥ 3.5 days",
+        {cell.id: cell.title for cell in cells},
+    )
     with bars as view:
         for cell in cells[:1] + cells[-1:]:
             view.started(cell)

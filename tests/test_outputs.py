@@ -17,7 +17,7 @@ import pytest
 from drill import sesn
 from hypothesis import HealthCheck, given, settings
 
-from harness.commands import reproduce
+from harness.commands import campaign
 from harness.commands.report import check_folder
 from harness.report import page
 from sesn.tools.files import GeneratedFiles, is_replaceable
@@ -227,7 +227,7 @@ def test_a_report_that_was_killed_half_way_is_known_again(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_what_reproduce_left_half_done_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "outcome", Mock(return_value=Mock(counts={"failed": 0})))
+    monkeypatch.setattr(campaign, "campaign", Mock(return_value=Mock(counts={"failed": 0})))
     killed_half_way(monkeypatch, "reproduce", "--out", "out")
     for _ in range(2):
         Path("out/index.html").unlink(missing_ok=True)  # or the missing rows would be said to empty it

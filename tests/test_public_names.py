@@ -36,3 +36,10 @@ def test_an_unknown_name_is_said_to_be_unknown() -> None:
 def test_what_is_imported_early_does_not_wait_for_torch(module: str) -> None:
     script = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_modules_are_found_without_an_import_of_their_own() -> None:
+    """A fresh interpreter, because here other tests have imported them."""
+    script = "import sesn; print(sesn.methods.METHODS['cnn'].key, sesn.meter.__name__, sesn.layers.__name__)"
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == ["cnn", "sesn.meter", "sesn.layers"]

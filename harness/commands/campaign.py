@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.commands.asked import Asked
-from harness.commands.engines import Engine, Where
+from harness.commands.engines import Where
 from harness.commands.ledger import Ledger, Total
 from harness.records import Cell, Planned, Result
 from harness.run.engines.display import Bars, Display, Lines, short_names, spoken
@@ -21,26 +21,39 @@ from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.running import Doing
 from harness.store.writing import Writer
+from sesn.tools.endings import Stopped
 from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.
 TOLD_EVERY = 2.0
 
 
-def campaign(asked: Asked, where: Where, errors: Console, *, quiet: bool) -> Campaign:
-    """Run what is to do, telling of it on `errors`; Ctrl-C is passed on once all is in order."""
+def campaign(asked: Asked, where: Where, console: Console, errors: Console, *, quiet: bool) -> Campaign:
+    """Run what is to do, telling of it on `errors`, and say on `console` how it went; a stopped run says so, too."""
     where.check_training(asked.training)
     workers = where.workers
     # Whatever is wrong with what was asked for is said before anything is made.
     asked.planned(asked.budget)
     engine = where.build()
-    with Writer(asked.rows) as writer:
-        ledger = asked.ledger(len(workers), workers[0], where.threads_each)
-        store_skips(ledger.standings, asked.entries, writer)
-        sweep(where.scratch_folder, asked.entries)
-        running = Campaign(ledger, asked.entries, writer, where.scratch_folder)
-        running.run(engine, errors, quiet=quiet)
-    return running
+    begun = time.monotonic()
+    try:
+        with Writer(asked.rows) as writer:
+            ledger = asked.ledger(len(workers), workers[0], where.threads_each)
+            store_skips(ledger.standings, asked.entries, writer)
+            sweep(where.scratch_folder, asked.entries)
+            run = Campaign(ledger, asked.entries, writer, where.scratch_folder)
+            with run.shown(errors, quiet=quiet) as run.display:
+                if ledger.to_do:
+                    engine.run(ledger.to_do, run)
+    except KeyboardInterrupt:  # Stopped is one
+        with suppress(Stopped):
+            errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
+        raise
+    told = run.summary(time.monotonic() - begun)
+    console.print(f"{told}; rows in {asked.rows}", highlight=False, soft_wrap=True)
+    if run.counts["failed"]:
+        errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)
+    return run
 
 
 def store_skips(standings: Sequence[Planned], entries: Mapping[str, StoredCell], writer: Writer) -> None:
@@ -80,9 +93,8 @@ class Campaign:
     entries: Mapping[str, StoredCell]
     writer: Writer
     scratch: Path
-    display: Display | None = None
+    display: Display = field(default_factory=Display)
     counts: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
     _running: dict[str, Doing] = field(default_factory=dict)
     _told: float = 0.0
     _waiting: dict[str, Planned] = field(init=False)
@@ -92,34 +104,24 @@ class Campaign:
         self._waiting = {one.cell.id: one for one in self.ledger.to_do}
         self._names = short_names([one.cell for one in self.ledger.to_do])
 
-    def run(self, engine: Engine, errors: Console, *, quiet: bool) -> None:
-        """Carry out all that is to do."""
-        to_do, begun = self.ledger.to_do, time.monotonic()
-        with self._shown(errors, quiet=quiet) as display:
-            self.display = display
-            if to_do:
-                engine.run(to_do, self)
-        self.seconds = time.monotonic() - begun
-
-    def _shown(self, errors: Console, *, quiet: bool) -> Display:
+    def shown(self, errors: Console, *, quiet: bool) -> Display:
+        """What tells of it."""
         if errors.is_terminal and not quiet:
-            return Bars(errors, len(self._names), self.left, names=self._names)
+            return Bars(errors, len(self._names), self.left, self._names)
         return Lines(errors, len(self._names), self.left, quiet=quiet)
 
     def started(self, cell: Cell) -> None:
         """Note it."""
         self._running[cell.id] = Doing(self._names[cell.id], 0.0, "")
         self._tell()
-        if self.display:
-            self.display.started(cell)
+        self.display.started(cell)
 
     def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
         """Note it."""
         self._running[cell.id] = Doing(self._names[cell.id], min(max(fraction, 0.0), 1.0), doing)
         if time.monotonic() - self._told > TOLD_EVERY:
             self._tell()
-        if self.display:
-            self.display.progressed(cell, fraction, doing)
+        self.display.progressed(cell, fraction, doing)
 
     def finished(self, result: Result) -> None:
         """Store its rows first; then all else."""
@@ -135,8 +137,7 @@ class Campaign:
             facts = result.provenance
             place = str(facts["machine"]), str(facts["device"]), int(facts["threads"])
             self.ledger.estimates.learn(planned, result.seconds, *place)
-        if self.display:
-            self.display.finished(result)
+        self.display.finished(result)
 
     def _tell(self) -> None:
         """For `sesn status` in another terminal."""
@@ -153,10 +154,10 @@ class Campaign:
             seconds += (expected or 0.0) * (1 - done)
         return Total(seconds / max(len(self._running), 1), int(unknown)).words(spoken)
 
-    def summary(self) -> str:
+    def summary(self, seconds: float) -> str:
         """The last line."""
         if not self.counts:
             return "nothing is left to do"
         told = ", ".join(f"{self.counts[status]} {status}" for status in ("ok", "failed", "skipped"))
         total = sum(self.counts.values())
-        return f"{total} cell{'s' * (total != 1)} in {spoken(self.seconds)}: {told}"
+        return f"{total} cell{'s' * (total != 1)} in {spoken(seconds)}: {told}"

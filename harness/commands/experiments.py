@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json as json_module
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from sesn.tools.consoles import consoles
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.commands.asked import Asked
-    from harness.commands.campaign import Campaign
-    from harness.commands.engines import Where
 
 commands = typer.Typer()
 
@@ -166,30 +158,14 @@ def run(
     """
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
+        from harness.commands.campaign import campaign
         from harness.commands.engines import Where, training_settings
 
         training = training_settings(precision, ranks)
         place = Where(engine, jobs, device, threads, address, data, scratch or rows / CHECKPOINTS)
         asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
-        done = outcome(asked, place, console, errors, quiet=quiet)
+        done = campaign(asked, place, console, errors, quiet=quiet)
     raise typer.Exit(1 if done.counts["failed"] else 0)
-
-
-def outcome(asked: Asked, where: Where, console: Console, errors: Console, *, quiet: bool) -> Campaign:
-    """Run what is to do and say how it went; a run that is stopped says that it can go on."""
-    from harness.commands.campaign import campaign
-    from sesn.tools.endings import Stopped
-
-    try:
-        done = campaign(asked, where, errors, quiet=quiet)
-    except KeyboardInterrupt:  # Stopped is one
-        with suppress(Stopped):
-            errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
-        raise
-    console.print(f"{done.summary()}; rows in {asked.rows}", highlight=False, soft_wrap=True)
-    if done.counts["failed"]:
-        errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)
-    return done
 
 
 @commands.command()

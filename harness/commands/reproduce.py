@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.experiments import CHECKPOINTS, BudgetName, Data, Device, Jobs, outcome
+from harness.commands.experiments import CHECKPOINTS, BudgetName, Data, Device, Jobs
 from harness.commands.report import check_folder, render
 from sesn.tools.consoles import consoles
 from sesn.tools.options import Force
@@ -31,13 +31,14 @@ def reproduce(
     """
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
+        from harness.commands.campaign import campaign
         from harness.commands.engines import Where
 
         rows = out / "rows"
         check_folder(out, force=force)
         where = Where("local", jobs, device, data=data, scratch=rows / CHECKPOINTS)
         asked = Asked.of(None, budget, None, "paper", data, None, rows, {})
-        done = outcome(asked, where, console, errors, quiet=quiet)
+        done = campaign(asked, where, console, errors, quiet=quiet)
         render(out, rows, console, force=force)
         console.print(f"open {out / 'index.html'} in a browser", highlight=False, soft_wrap=True)
     raise typer.Exit(1 if done.counts["failed"] else 0)

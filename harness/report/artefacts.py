@@ -33,8 +33,8 @@ class Artefact:
         id: the name of its files, and its anchor on the page.
         experiments: what must have been run; none for what is drawn from the library itself.
         frame: from selections to the numbers.
-        draw, table: from the numbers to a figure or a table; neither for a figure that another command draws.
         says: from the numbers to sentences.
+        draw, table: from the numbers to a figure or a table; neither for a figure that another command draws.
         extra: further lines of the caption that depend on the numbers.
         beside: experiments whose rows it shows if they are there.
         budgets: it shows the first of these that has rows; none: the one that fills most of it.
@@ -47,9 +47,9 @@ class Artefact:
     id: str
     experiments: tuple[str, ...]
     frame: Callable[[Selections], Any]
+    says: Callable[[Any], list[Statement]] = _nothing
     draw: Callable[[Any], Drawing] | None = None
     table: Callable[[Any], Table] | None = None
-    says: Callable[[Any], list[Statement]] = _nothing
     extra: Callable[[Any], list[str]] = _nothing
     beside: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()
@@ -69,7 +69,7 @@ class Artefact:
         return self.run_with({})
 
     def run_with(self, options: Mapping[str, str]) -> str:
-        """The same with the options of each experiment."""
+        """The command that makes its rows, with the options of each experiment."""
         if self.command:
             return self.command
         together: dict[str, list[str]] = {}
@@ -78,108 +78,54 @@ class Artefact:
         return " && ".join(f"sesn run {' '.join(keys)} {words}" for words, keys in together.items())
 
 
-_MNIST_TABLE = Artefact(
-    "mnist-scale",
-    ("mnist-scale",),
-    errors.mnist_frame,
-    table=errors.mnist_table,
-    says=errors.mnist_says,
-    beside=("parameters",),
-    budgets=("paper",),
-    budget="paper",
+_MNIST, _SIZES = ("mnist-scale",), ("parameters",)
+_DELTAS = ("delta-depth", "delta-downscale", "delta-interscale")
+#: The longest training that there is, however few methods have it.
+_LONGEST: tuple[Budget, ...] = ("paper", "lite", "smoke")
+_ERRORS = Artefact(
+    "mnist-scale", _MNIST, errors.mnist_frame, errors.mnist_says, table=errors.mnist_table, beside=_SIZES
 )
-_STL10_TABLE = Artefact(
-    "stl10",
-    ("stl10",),
-    errors.stl10_frame("stl10"),
-    table=errors.stl10_table,
-    says=errors.stl10_says,
-    beside=("parameters",),
-    budget="paper",
+_STL10 = Artefact(
+    "stl10", ("stl10",), errors.stl10_frame("stl10"), errors.stl10_says, table=errors.stl10_table, beside=_SIZES
 )
-_REDUCED_TABLE = Artefact(
-    "stl10-reduced",
-    ("stl10-reduced",),
-    errors.stl10_frame("stl10-reduced"),
-    table=errors.reduced_table,
-    says=errors.reduced_says,
-    beside=("stl10",),
-)
-_CONFIGURATIONS = tuple(
-    Artefact(
-        f"configuration-{network}",
-        ("parameters",),
-        configurations.frame(network),
-        table=configurations.table,
-        says=configurations.says(network),
-    )
-    for network in ("mnist", "stl10")
-)
-_TABLE_1 = Artefact(
-    "table-1",
-    ("properties",),
-    table_1.frame,
-    table=table_1.table,
-    says=table_1.says,
-    extra=table_1.caption,
-)
-_DELTA_TRAINING = Artefact(
-    "delta-training",
-    ("mnist-scale",),
-    training.delta_frame,
-    draw=training.draw_delta,
-    says=training.says_delta,
-    # The longest training that there is, however few methods have it.
-    budgets=("paper", "lite", "smoke"),
-)
+_DIFFERENCES = configurations.differences_frame, configurations.differences_says
 _ROWS = (
-    Artefact("figure-1", (), kernels.kernels_frame, draw=kernels.draw_kernels, says=kernels.kernels_says),
-    Artefact("basis", (), kernels.basis_frame, draw=kernels.draw_basis, says=kernels.basis_says),
+    Artefact("figure-1", (), kernels.kernels_frame, kernels.kernels_says, kernels.draw_kernels),
+    Artefact("basis", (), kernels.basis_frame, kernels.basis_says, kernels.draw_basis),
+    Artefact("figure-2", _DELTAS, delta.frame, delta.says, delta.draw),
+    Artefact("wide-windows", _DELTAS[:2], goals.frame, goals.says, table=goals.table),
+    Artefact("table-1", ("properties",), table_1.frame, table_1.says, table=table_1.table, extra=table_1.caption),
+    replace(_ERRORS, budgets=("paper",), budget="paper"),
+    replace(_ERRORS, id="mnist-scale-lite", budgets=("lite", "smoke")),
+    replace(_STL10, budget="paper"),
     Artefact(
-        "figure-2",
-        ("delta-depth", "delta-downscale", "delta-interscale"),
-        delta.frame,
-        draw=delta.draw,
-        says=delta.says,
+        "stl10-reduced",
+        ("stl10-reduced",),
+        errors.stl10_frame("stl10-reduced"),
+        errors.reduced_says,
+        table=errors.reduced_table,
+        beside=("stl10",),
     ),
+    Artefact("epoch-time", ("epoch-time",), times.frame, times.says, table=times.table),
+    *(
+        Artefact(
+            f"configuration-{name}",
+            _SIZES,
+            configurations.frame(name),
+            configurations.says(name),
+            table=configurations.table,
+        )
+        for name in ("mnist", "stl10")
+    ),
+    Artefact("causes", ("causes",), waterfall.causes_frame, waterfall.causes_says),
+    Artefact("delta-accuracy", _MNIST, training.accuracy_frame, training.says_accuracy, training.draw_accuracy),
     Artefact(
-        "wide-windows",
-        ("delta-depth", "delta-downscale"),
-        goals.frame,
-        table=goals.table,
-        says=goals.says,
-    ),
-    _TABLE_1,
-    _MNIST_TABLE,
-    replace(_MNIST_TABLE, id="mnist-scale-lite", budgets=("lite", "smoke"), budget="lite"),
-    _STL10_TABLE,
-    _REDUCED_TABLE,
-    Artefact("epoch-time", ("epoch-time",), times.frame, table=times.table, says=times.says),
-    *_CONFIGURATIONS,
-    Artefact("causes", ("causes",), waterfall.causes_frame, says=waterfall.causes_says),
-    Artefact(
-        "delta-accuracy",
-        ("mnist-scale",),
-        training.accuracy_frame,
-        draw=training.draw_accuracy,
-        says=training.says_accuracy,
-    ),
-    _DELTA_TRAINING,
-    replace(
-        _DELTA_TRAINING,
-        id="learning-curves",
-        frame=training.curves_frame,
-        draw=training.draw_curves,
-        says=training.says_curves,
+        "delta-training", _MNIST, training.delta_frame, training.says_delta, training.draw_delta, budgets=_LONGEST
     ),
     Artefact(
-        "differences",
-        (),
-        configurations.differences_frame,
-        table=configurations.differences_table,
-        says=configurations.differences_says,
-        beside=("differences",),
+        "learning-curves", _MNIST, training.curves_frame, training.says_curves, training.draw_curves, budgets=_LONGEST
     ),
+    Artefact("differences", (), *_DIFFERENCES, table=configurations.differences_table, beside=("differences",)),
     Artefact(own.KEY, (own.KEY,), own.frame, table=own.table),
 )
 

@@ -47,8 +47,6 @@ class VectorBatchNorm(nn.Module):
         momentum: the share of the newest batch in the running variance.
     """
 
-    #: torch's conversion to SyncBatchNorm does not know it.
-    can_synchronise = False
     running_var: Tensor
 
     def __init__(

@@ -32,9 +32,6 @@ class Carrier(NamedTuple):
 class ColumnBatchNorm(nn.BatchNorm2d):
     """Batch norm of a field [b, c, s, h, w] with statistics, weights and biases of their own at every scale."""
 
-    #: torch's conversion to SyncBatchNorm would lose what this norm does.
-    can_synchronise = False
-
     def __init__(self, channels: int, scales: int) -> None:
         self.channels, self.scales = channels, scales
         super().__init__(channels * scales)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Protocol
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn
@@ -49,14 +48,14 @@ def short_names(cells: Sequence[Cell]) -> dict[str, str]:
     return {cell.id: short(cell) for cell in cells}
 
 
-class Display(Protocol):
-    """What a run tells the people who wait for it; a context, for as long as it runs."""
+class Display:
+    """What a run tells the people who wait for it; a context, for as long as it runs. This one says nothing."""
 
-    def __enter__(self) -> Display: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_error: object) -> None:
+        pass
 
     def started(self, cell: Cell) -> None:
         """A cell began."""
@@ -68,26 +67,12 @@ class Display(Protocol):
         """A cell ended."""
 
 
-class Lines:
-    """A line for each finished cell; for failed ones only, if quiet."""
+class Lines(Display):
+    """A line for each finished cell, for a log that is read afterwards; for failed ones only, if quiet."""
 
     def __init__(self, console: Console, total: int, left: Left, *, quiet: bool = False) -> None:
         self._console, self._total, self._left, self._quiet = console, total, _Fresh(left), quiet
         self._count = 0
-
-    def __enter__(self) -> Lines:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def started(self, cell: Cell) -> None:
-        """Say nothing."""
-
-    def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
-        """Say nothing: a log is read afterwards."""
 
     def finished(self, result: Result) -> None:
         """Print what became of it."""
@@ -95,48 +80,35 @@ class Lines:
         if self._quiet and result.status != "failed":
             return
         left = f" (left: {self._left()})" if self._count < self._total else ""
-        told = f"[{self._count}/{self._total}] {_sentence(result)}{left}"
-        self._console.print(told, style=_style(result), markup=False, highlight=False, soft_wrap=True)
+        _print(self._console, result, f"[{self._count}/{self._total}] ", left)
 
 
-class Bars:
+class Bars(Display):
     """A bar for all cells, with the time left, and one for each that runs; failures are printed above.
 
-    `names` are what running cells are called, by id; by default their titles.
+    `names` are what running cells are called, by id.
     """
 
-    def __init__(
-        self,
-        console: Console,
-        total: int,
-        left: Left,
-        *,
-        quiet: bool = False,
-        names: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, console: Console, total: int, left: Left, names: Mapping[str, str]) -> None:
         # The only column that gives way: a title would push the bars and the time left off the screen.
         name = Column(no_wrap=True, overflow="ellipsis", max_width=max(LEAST_NAME, console.width - BESIDE_NAME))
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False, table_column=name))
         others = (BarColumn(BAR), TaskProgressColumn(), _Count(), TextColumn("{task.fields[note]}"))
-        self._progress = Progress(*columns, *others, console=console, transient=True, disable=quiet)
-        self._left, self._names = _Fresh(left), names or {}
+        self._progress = Progress(*columns, *others, console=console, transient=True)
+        self._left, self._names = _Fresh(left), names
         self._bars: dict[str, TaskID] = {}
         self._all = self._progress.add_task("all cells", total=total, note="")
-        self._done: Counter[str] = Counter()
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._progress.stop()
 
     def started(self, cell: Cell) -> None:
         """Add its bar."""
-        name = self._names.get(cell.id, cell.title)
-        self._bars[cell.id] = self._progress.add_task(name, total=1.0, note="")
+        self._bars[cell.id] = self._progress.add_task(self._names[cell.id], total=1.0, note="")
 
     def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
         """Move its bar."""
@@ -150,7 +122,7 @@ class Bars:
             self._progress.remove_task(self._bars.pop(result.cell.id))
         self._progress.update(self._all, advance=1, note=f"left: {self._left()}")
         if result.status == "failed":
-            self._progress.console.print(_sentence(result), style=_style(result), markup=False, highlight=False)
+            _print(self._progress.console, result)
 
 
 class _Count(MofNCompleteColumn):
@@ -172,10 +144,7 @@ class _Fresh:
         return self._text
 
 
-def _style(result: Result) -> str:
-    return COLOURS[result.status]
-
-
-def _sentence(result: Result) -> str:
+def _print(console: Console, result: Result, before: str = "", after: str = "") -> None:
     reason = f" ({result.reason})" if result.reason else ""
-    return f"{result.status}, {spoken(result.seconds)}: {result.cell.title}{reason}"
+    told = f"{before}{result.status}, {spoken(result.seconds)}: {result.cell.title}{reason}{after}"
+    console.print(told, style=COLOURS[result.status], markup=False, highlight=False, soft_wrap=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.experiment import Context
 from harness.records import Planned, Result
@@ -54,47 +54,50 @@ class Local:
         self.logs.mkdir(parents=True, exist_ok=True)
         for old in self.logs.glob("worker-*.log"):
             old.unlink()
-        alone = [planned for planned in cells if planned.alone]
-        others = [planned for planned in cells if not planned.alone]
-        _Pool(self._places(self.devices[:1]), self.logs, listener).run(alone)
-        _Pool(self._places(self.devices)[: len(others)], self.logs, listener).run(others)
-
-    def _places(self, devices: Sequence[str]) -> list[Context]:
-        threads = self.threads or threads_of_each(len(devices))
-        return [replace(self.place, device=device, threads=threads) for device in devices]
+        for alone, devices in ((True, self.devices[:1]), (False, self.devices)):
+            waiting = deque(planned for planned in cells if planned.alone == alone)
+            threads = self.threads or threads_of_each(len(devices))
+            places = [replace(self.place, device=device, threads=threads) for device in devices]
+            with _Pool(places[: len(waiting)], self.logs, listener) as pool:
+                while waiting or pool.is_busy:
+                    for worker in pool.idle():
+                        if waiting:
+                            listener.started(waiting[0].cell)
+                            worker.begin(waiting.popleft())
+                    pool.hear()
+                    pool.bury(needed=bool(waiting))
 
 
 class _Pool:
-    """As many workers as places."""
+    """As many workers as places, for as long as the context lasts."""
 
     def __init__(self, places: Sequence[Context], logs: Path, listener: Listener) -> None:
-        self._places = places
-        self._logs = logs
         self._listener = listener
         self._workers: list[_Worker] = []
+        self._started = [(place, logs / f"worker-{index}.log") for index, place in enumerate(places)]
         self._false_starts = 0
 
-    def run(self, cells: Sequence[Planned]) -> None:
-        if not cells:
-            return
-        waiting = deque(cells)
+    def __enter__(self) -> Self:
         try:
-            self._workers = [_Worker(place, self._log(index)) for index, place in enumerate(self._places)]
-            while waiting or any(worker.planned for worker in self._workers):
-                for worker in self._workers:
-                    if waiting and worker.is_ready and worker.planned is None:
-                        self._listener.started(waiting[0].cell)
-                        worker.begin(waiting.popleft())
-                self._hear()
-                self._bury(needed=bool(waiting))
-        finally:
-            for worker in self._workers:
-                worker.kill()
+            for place, log in self._started:
+                self._workers.append(_Worker(place, log))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
-    def _log(self, index: int) -> Path:
-        return self._logs / f"worker-{index}.log"
+    def __exit__(self, *_error: object) -> None:
+        for worker in self._workers:
+            worker.kill()
 
-    def _hear(self) -> None:
+    @property
+    def is_busy(self) -> bool:
+        return any(worker.planned for worker in self._workers)
+
+    def idle(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.is_ready and worker.planned is None]
+
+    def hear(self) -> None:
         by_connection: dict[Any, _Worker] = {worker.connection: worker for worker in self._workers if worker.is_open}
         if not by_connection:
             return
@@ -112,7 +115,7 @@ class _Pool:
             worker.planned = None
             self._listener.finished(content[0])
 
-    def _bury(self, *, needed: bool) -> None:
+    def bury(self, *, needed: bool) -> None:
         """Turn the cell of each dead worker into a failed one, and replace the worker if there is work for it."""
         for worker in [one for one in self._workers if not one.is_alive]:
             self._workers = [other for other in self._workers if other is not worker]
@@ -164,7 +167,7 @@ class _Worker:
                 start_new_session=True,
             )
         theirs.close()
-        # A worker that is dead already is noticed by `_bury`.
+        # A worker that is dead already is noticed by `bury`.
         with suppress(OSError):
             ours.send(self.place)
 
@@ -186,7 +189,7 @@ class _Worker:
     def begin(self, planned: Planned) -> None:
         self.planned = planned
         self._started, self._clock = now(), time.monotonic()
-        # A worker that died meanwhile is noticed by `_bury`.
+        # A worker that died meanwhile is noticed by `bury`.
         with suppress(OSError):
             self.connection.send(planned)
 
