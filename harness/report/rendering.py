@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from harness.experiment import Experiment
 from harness.records import Budget
 from harness.report import own, times
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
-from harness.report.findings import Statement
+from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection, cleaned, published_rows, select
 from harness.report.tables import Table
 from harness.report.waterfall import causes_selection
@@ -100,7 +101,7 @@ def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, .
 
 
 def _render(one: Artefact, selections: Selections, material: Material) -> Rendered:
-    """With all that is shown of it."""
+    """The artefact with all that is shown of it."""
     own = [selections[key] for key in one.experiments]
     there = [chosen for chosen in own if not chosen.empty]
     notes = tuple(note for chosen in own for note in _notes(chosen))
@@ -121,9 +122,10 @@ def _render(one: Artefact, selections: Selections, material: Material) -> Render
 
 
 def _options(chosen: Selection, *, few: bool) -> str:
-    """What `sesn run` must be told to run the same cells; where a few methods may have them, and do, which."""
+    """What `sesn run` must be told to run the same cells; where few methods may have them, also which have."""
     words = [f"--budget {chosen.facts['budget']}"] if "budget" in chosen.facts else []
-    if few and not set(chosen.paper["method"]) <= (there := set(chosen.rows["method"])):
+    if few:
+        there = set(chosen.rows["method"])
         words.append(f"--methods {','.join(HOMES.get(key, key) for key in METHODS if key in there)}")
     return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
 
@@ -156,34 +158,16 @@ def _shorter(chosen: Selection) -> str:
 
 
 def _context(chosen: Selection) -> str:
-    """Budget, repetitions, data, device and machine, from the rows."""
-    facts = chosen.facts
-    words = [f"{facts['budget']} budget"] if "budget" in facts else []
+    """Budget, repetitions, data, device and machine, from the rows; without what they have no fact for."""
+    facts = {**chosen.facts, "machine": machine_words(chosen.facts)}
     if chosen.seed:
         seeds = int(chosen.rows["seed"].nunique())
-        words.append(f"{seeds} {chosen.seed}{'s' if seeds > 1 else ''}")
-    words += _data_words(facts)
-    words.append(machine_words(facts))
-    if "version" in facts:
-        words.append(f"version {facts['version']}")
+        facts["seeds"] = f"{seeds} {chosen.seed}{'s' if seeds > 1 else ''}"
+    if facts.get("images") and facts.get("image_count"):
+        facts["images"] = f"{facts['image_count']} images of {facts['images']}"
+    needed = {text: [name for _, name, *_ in Formatter().parse(text) if name] for text in WORDS["context"]}
+    words = [text.format(**facts) for text, names in needed.items() if all(facts.get(name) for name in names)]
     return f"{chosen.experiment}: {'; '.join(words)}."
-
-
-def _data_words(facts: Mapping[str, Any]) -> Iterator[str]:
-    if facts.get("images"):
-        count = f"{facts['image_count']} images of " if facts.get("image_count") else ""
-        yield f"{count}{facts['images']}"
-    if facts.get("data"):
-        yield f"data set {facts['data']}"
-    if facts.get("train_images") and facts.get("test_images"):
-        yield f"{facts['train_images']} training and {facts['test_images']} test images"
-    if facts.get("epochs"):
-        yield f"{facts['epochs']} epochs"
-    if facts.get("depth") and facts.get("width"):
-        yield f"WRN-{facts['depth']}-{facts['width']}"
-        yield f"{facts['resolution']} pixels"
-    if facts.get("recipe"):
-        yield f"{facts['recipe']} recipe"
 
 
 def _notes(chosen: Selection) -> Iterator[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -58,11 +58,6 @@ class Selection:
         """Whether nothing was measured."""
         return len(self.rows) == 0
 
-    @property
-    def cells(self) -> set[str]:
-        """What its rows were measured in."""
-        return set(self.rows["cell"])
-
     def metric(self, name: str) -> Any:
         """The rows of one metric."""
         return where(self.rows, metric=name)
@@ -93,20 +88,21 @@ def cleaned(rows: Any) -> tuple[Any, list[str]]:
         "method": rows["method"].isin(["", *METHODS]),
         "budget": rows["budget"].isin(list(BUDGETS)),
     }
-    notes = []
+    notes: list[str] = []
+
+    def note(words: str, left_out: Any) -> None:
+        counts = left_out.astype(str).value_counts(sort=False).sort_index()
+        notes.extend(f"{count:,} rows of {words.format(value)}" for value, count in counts.items() if count)
+
     for what, good in known.items():
-        for value, count in rows[what][~good].astype(str).value_counts(sort=False).sort_index().items():
-            if count:
-                notes.append(f"{count:,} rows of the unknown {what} {value!r} are left out")
+        note(f"the unknown {what} {{!r}} are left out", rows[what][~good])
     rows = rows[known["metric"] & known["method"] & known["budget"]]
-    if SOURCE not in rows:
-        return rows, notes
-    digests = rows["method"].astype(object).map(lambda key: METHODS[key].digest if key else "")
-    current = rows[SOURCE].astype(object).fillna("").eq(digests)
-    for key, count in rows["method"][~current].astype(str).value_counts(sort=False).sort_index().items():
-        if count:
-            notes.append(f"{count:,} rows of the method {key!r} are left out: its source has changed since")
-    return rows[current], notes
+    if SOURCE in rows:
+        digests = rows["method"].astype(object).map(lambda key: METHODS[key].digest if key else "")
+        current = rows[SOURCE].astype(object).fillna("").eq(digests)
+        note("the method {!r} are left out: its source has changed since", rows["method"][~current])
+        rows = rows[current]
+    return rows, notes
 
 
 def select(rows: Any, paper: Any, record: Experiment, budgets: Sequence[Budget] = ()) -> Selection:
@@ -114,28 +110,26 @@ def select(rows: Any, paper: Any, record: Experiment, budgets: Sequence[Budget] 
 
     With `budgets`, those of the first of them that has rows, however few methods have them.
     """
-    experiment, wanted = record.key, record.version
-    published = published_rows(paper, experiment)
-    rows = rows[rows["experiment"].eq(experiment)].dropna(axis="columns", how="all")
+    published = published_rows(paper, record.key)
+    rows = where(rows, experiment=record.key).dropna(axis="columns", how="all")
     rows = rows.reindex(columns=[*dict.fromkeys([*CORE, *rows.columns])])
     rows = rows.assign(device=rows["device"].astype(object).map(device_kind, na_action="ignore"))
-    good, bad = rows[rows["status"].eq("ok")], rows[~rows["status"].eq("ok")]
-    bad = bad[bad["version"].eq(wanted)]
-    base = (*RUN, MACHINE) if record.alone else RUN
-    groups = _groups(good, record.axes, base)
-    places = {key: _places(good[good["cell"].isin(cells)], record.axes) for key, cells in groups.items()}
-    ranked = sorted(groups, key=lambda key: _rank(dict(key), groups, wanted, places[key], base))
-    current = [key for key in ranked if dict(key)["version"] == wanted]
-    chosen = _of_first(budgets, current)[:1] if budgets else current[:1]
-    shown_key = dict(chosen[0]) if chosen else {}
-    left_out = tuple(_describe(dict(key), len(groups[key]), shown_key) for key in ranked if key not in chosen)
-    if not chosen:
-        return Selection(experiment, good[:0], bad, published, left_out=left_out)
-    shown = good[good["cell"].isin(groups[chosen[0]])]
-    every = {name: _only(shown[name]) for name in ("torch", "threads", "code", MACHINE, *_settings(shown))}
-    facts = {**every, **dict(chosen[0])}
-    absent = bad[bad["budget"].eq(facts["budget"])]
-    return Selection(experiment, shown, absent, published, facts, left_out, record.seed)
+    measured = rows["status"].eq("ok")
+    good, bad = rows[measured], rows[~measured & rows["version"].eq(record.version)]
+    groups = _ranked(_groups(good, record), good, record)
+    current = [group for group in groups if group.facts["version"] == record.version]
+    if budgets:  # the first that has any
+        by_budget = ([group for group in current if group.facts["budget"] == budget] for budget in budgets)
+        current = next(filter(None, by_budget), [])
+    if not current:
+        left_out = tuple(_describe(group, {}) for group in groups)
+        return Selection(record.key, good[:0], bad, published, left_out=left_out)
+    chosen = current[0]
+    left_out = tuple(_describe(group, chosen.facts) for group in groups if group is not chosen)
+    shown = good[good["cell"].isin(chosen.cells)]
+    facts = {name: _only(shown[name]) for name in ("torch", "threads", "code", MACHINE, *_settings(shown))}
+    absent = where(bad, budget=chosen.facts["budget"])
+    return Selection(record.key, shown, absent, published, facts | chosen.facts, left_out, record.seed)
 
 
 def published_rows(paper: Any, experiment: str) -> Any:
@@ -144,22 +138,24 @@ def published_rows(paper: Any, experiment: str) -> Any:
     return rows.reindex(columns=[*dict.fromkeys([*CORE, *EXTRA, *rows.columns])])
 
 
-def _of_first(budgets: Sequence[Budget], groups: list[Any]) -> list[Any]:
-    """The groups of the first budget that has any."""
-    by_budget = ([key for key in groups if dict(key)["budget"] == budget] for budget in budgets)
-    return next(filter(None, by_budget), [])
+class Group(NamedTuple):
+    """Cells that may stand together, and the facts that keep them apart from others."""
+
+    facts: dict[str, Any]
+    cells: list[str]
 
 
-def _groups(rows: Any, axes: tuple[str, ...], base: tuple[str, ...]) -> dict[tuple[tuple[str, Any], ...], list[str]]:
-    """The cells that may stand together: of one version, budget and whatever else is in `base`, and same settings."""
-    groups: dict[tuple[tuple[str, Any], ...], list[str]] = {}
-    settings = _settings(rows)
+def _groups(rows: Any, record: Experiment) -> list[Group]:
+    """The cells of one version, budget and device, where time is measured of one machine, and of the same settings."""
+    base, settings = [*RUN, *([MACHINE] if record.alone else [])], _settings(rows)
+    groups: dict[Any, Group] = {}
     cells = rows.drop_duplicates("cell")[["cell", *base, *settings]].astype(object)
-    for _, part in cells.groupby(list(base), sort=True, dropna=False):
-        names = [*base, *_splitting(part, settings, axes)]
+    for _, part in cells.groupby(base, sort=True, dropna=False):
+        names = [*base, *_splitting(part, settings, record.axes)]
         for cell in part.to_dict("records"):
-            groups.setdefault(tuple((name, _plain(cell[name])) for name in names), []).append(cell["cell"])
-    return groups
+            facts = {name: _plain(cell[name]) for name in names}
+            groups.setdefault(tuple(facts.items()), Group(facts, [])).cells.append(cell["cell"])
+    return list(groups.values())
 
 
 def _settings(rows: Any) -> list[str]:
@@ -186,39 +182,36 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _places(rows: Any, axes: tuple[str, ...]) -> int:
-    """How many places of an artefact some rows fill: methods, and what is laid out side by side."""
-    return len(rows.drop_duplicates(["method", *(name for name in axes if name in rows)]))
-
-
-def _rank(
-    key: dict[str, Any], groups: dict[Any, Any], wanted: int, places: int, base: tuple[str, ...]
-) -> tuple[Any, ...]:
+def _ranked(groups: list[Group], rows: Any, record: Experiment) -> list[Group]:
     """The best first."""
 
-    def many(*names: str) -> int:
-        same = {name: key[name] for name in names}
-        return sum(len(part) for other, part in groups.items() if same.items() <= dict(other).items())
+    def many(same: dict[str, Any]) -> int:
+        return sum(len(group.cells) for group in groups if same.items() <= group.facts.items())
 
-    return (
-        key["version"] != wanted,
-        key["budget"] == BUDGETS[0],
-        any(str(key.get(name)) == EMBEDDED for name in DATA_SETTINGS),
-        -places,
-        -BUDGETS.index(key["budget"]),
-        -many(*base),
-        -many(*key),
-        str(sorted(key.items(), key=str)),
-    )
+    def rank(group: Group) -> tuple[Any, ...]:
+        facts, filled = group.facts, rows[rows["cell"].isin(group.cells)]
+        return (
+            facts["version"] != record.version,
+            facts["budget"] == BUDGETS[0],
+            any(str(facts.get(name)) == EMBEDDED for name in DATA_SETTINGS),
+            # The places of an artefact that they fill: methods, and what is laid out side by side.
+            -len(filled.drop_duplicates(["method", *(name for name in record.axes if name in rows)])),
+            -BUDGETS.index(facts["budget"]),
+            -many({name: facts[name] for name in (*RUN, MACHINE) if name in facts}),
+            -many(facts),
+            str(sorted(facts.items(), key=str)),
+        )
+
+    return sorted(groups, key=rank)
 
 
-def _describe(key: dict[str, Any], cells: int, shown: dict[str, Any]) -> str:
+def _describe(group: Group, shown: dict[str, Any]) -> str:
     """Where the cells were run, on which data, and the settings that keep them apart from those that are shown."""
-    place = f"version {key['version']}, {key['budget']} budget"
-    place += f", {key[MACHINE]} ({key['device']})" if MACHINE in key else f", {key['device']}"
-    base = (*RUN, MACHINE)
-    apart = {name for name, value in key.items() if name in shown and shown[name] != value and name not in base}
-    settings = [f"{name}={value}" for name, value in key.items() if name in ALWAYS or name in apart]
+    facts, cells = group.facts, len(group.cells)
+    place = f"version {facts['version']}, {facts['budget']} budget"
+    place += f", {facts[MACHINE]} ({facts['device']})" if MACHINE in facts else f", {facts['device']}"
+    apart = {name for name, value in facts.items() if shown.get(name, value) != value} - {*RUN, MACHINE}
+    settings = [f"{name}={value}" for name, value in facts.items() if name in ALWAYS or name in apart]
     return f"{cells:,} {'cells' if cells > 1 else 'cell'} of {', '.join([place, *settings])}"
 
 

@@ -11,7 +11,8 @@ Factory = Annotated[str, typer.Argument(metavar="FILE.py:factory", help="A funct
 InputShape = Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")]
 OneDownscale = Annotated[str, typer.Option(metavar="D", help="1/s, the inverse of `factor` in Python: 2 halves.")]
 ImageSet = Annotated[
-    str, typer.Option(metavar="SET|DIR", help="embedded, stl10, 1/f, 1/f2, white, or a directory of pictures.")
+    str,
+    typer.Option(metavar="SET|DIR", help="embedded, 1/f, 1/f2, white, stl10 (harness), or a directory of pictures."),
 ]
 Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
