@@ -82,7 +82,7 @@ def plan(
         from harness.commands.overview import as_dict, print_plan
 
         training = training_settings(precision, ranks)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
+        asked = Asked(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
         place = Where("local", jobs, device)
         ledger = asked.ledger(len(place.workers), place.workers[0], place.threads_each)
         if json:
@@ -116,7 +116,7 @@ def status(
 
         training = training_settings(precision, ranks)
         place = Where("local", jobs, device)
-        asked = Asked.of(experiments, budget or BUDGETS[0], methods, recipe, data, images, rows, training, where=where)
+        asked = Asked(experiments, budget or BUDGETS[0], methods, recipe, data, images, rows, training, where=where)
         budgets = [asked.budget] if budget else BUDGETS
         ledgers = [asked.ledger(len(place.workers), place.workers[0], place.threads_each, name) for name in budgets]
         shown = [ledger for ledger in ledgers if budget or ledger.is_begun]
@@ -163,7 +163,7 @@ def run(
 
         training = training_settings(precision, ranks)
         place = Where(engine, jobs, device, threads, address, data, scratch or rows / CHECKPOINTS)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
+        asked = Asked(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
         done = campaign(asked, place, console, errors, quiet=quiet)
     raise typer.Exit(1 if done.counts["failed"] else 0)
 
