@@ -72,8 +72,8 @@ def test_no_side_is_preferred(size, factor, resampler, ends):
 @given(size=SIZES, factor=factors(0.1, 3.0), resampler=LOCAL, ends=st.sampled_from(("zeros", "inside")))
 def test_a_row_reaches_no_further_than_its_line_says(size, factor, resampler, ends):
     matrix, line = resampling_matrix(size, factor, resampler, ends), resampler_line(size, factor, resampler, ends)
-    for row, weights in enumerate(matrix):
-        _, _, low, high = line.span(row, row + 1, size) if line else (0, 0, 0, size)
+    spans = line.spans(len(matrix), size, 1) if line else [(0, 0, 0, size)] * len(matrix)
+    for weights, (_, _, low, high) in zip(matrix, spans, strict=True):
         outside = torch.cat([weights[:low], weights[high:]])
         assert not outside.any()
 
