@@ -67,21 +67,16 @@ def real_tensor(name: str, value: Any, axes: str) -> None:
     shape = f"[{', '.join(letters)}]"
     if not isinstance(value, Tensor):
         raise WrongTypeError(f"`{name}` must be a torch tensor {shape}, got {type(value).__name__}")
-    if value.dim() != len(letters):
-        raise UsageError(
-            complaint(
-                f"{name}.shape", tuple(value.shape), f"{len(letters)}-dimensional, {shape}", _rank_remedy(letters)
-            )
-        )
+    rule = f"{len(letters)}-dimensional, {shape}"
+    require(value.dim() == len(letters), f"{name}.shape", tuple(value.shape), rule, _rank_remedy(letters))
     floating(name, value)
 
 
 def floating(name: str, value: Tensor) -> None:
     """Reject integer and boolean tensors."""
     if not value.is_floating_point():
-        raise WrongTypeError(
-            complaint(f"{name}.dtype", value.dtype, "a floating-point type", f"call {name}.to(torch.float32) first")
-        )
+        remedy = f"call {name}.to(torch.float32) first"
+        raise WrongTypeError(complaint(f"{name}.dtype", value.dtype, "a floating-point type", remedy))
 
 
 def float_dtype(dtype: Any) -> None:
@@ -101,24 +96,13 @@ def _rank_remedy(letters: list[str]) -> str:
 def extent(name: str, value: Tensor, axis: int, expected: int, meaning: str, remedy: str) -> None:
     """Reject a tensor whose axis does not have the expected length."""
     if value.shape[axis] != expected:
-        raise UsageError(
-            complaint(
-                f"{name}.shape[{axis}]",
-                value.shape[axis],
-                f"{expected}, the {meaning}",
-                f"{remedy}; got {name}.shape = {tuple(value.shape)}",
-            )
-        )
+        hint = f"{remedy}; got {name}.shape = {tuple(value.shape)}"
+        rule = f"{expected}, the {meaning}"
+        raise UsageError(complaint(f"{name}.shape[{axis}]", value.shape[axis], rule, hint))
 
 
 def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
     """Reject an input whose dtype differs from the weight's, unless autocast will settle it."""
     if value.dtype != weight.dtype and not casting(value):
-        raise WrongTypeError(
-            complaint(
-                f"{name}.dtype",
-                value.dtype,
-                f"{weight.dtype}, the layer's dtype",
-                f"call {name}.to({weight.dtype}) or layer.to({value.dtype})",
-            )
-        )
+        remedy = f"call {name}.to({weight.dtype}) or layer.to({value.dtype})"
+        raise WrongTypeError(complaint(f"{name}.dtype", value.dtype, f"{weight.dtype}, the layer's dtype", remedy))

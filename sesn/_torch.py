@@ -77,7 +77,7 @@ def needs_replay(grad: Tensor) -> bool:
 def casting(tensor: Tensor) -> bool:
     """True where autocast decides the dtype of operations on this tensor's device."""
     kind = tensor.device.type
-    # The compiler of torch 2.4 cannot follow the first question.
+    # The compiler of torch 2.6 cannot follow the second question.
     available = kind != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(kind)
     return available and torch.is_autocast_enabled(kind)
 

@@ -342,13 +342,10 @@ def _sample_plane(functions: Sequence[PlaneFunction], sigma: float, box: int) ->
     axis = torch.arange(-(box // 2), box // 2 + 1, **_EXACT) / sigma
     y, x = torch.meshgrid(axis, axis, indexing="ij")
     planes = [torch.as_tensor(function(x, y), **_EXACT) for function in functions]
+    rule = f"[{box}, {box}] or [n, {box}, {box}], like its arguments"
     for plane in planes:
-        require(
-            plane.shape[-2:] == (box, box) and plane.dim() in (2, 3),
-            "psi(x, y).shape",
-            tuple(plane.shape),
-            f"[{box}, {box}] or [n, {box}, {box}], like its arguments",
-        )
+        good = plane.shape[-2:] == (box, box) and plane.dim() in (2, 3)
+        require(good, "psi(x, y).shape", tuple(plane.shape), rule)
     return torch.cat([plane.reshape(-1, box, box) for plane in planes]) / sigma**2
 
 

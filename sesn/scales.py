@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sesn._checks import numbers, positive, require, whole
 
@@ -161,12 +162,7 @@ def _validated(sigmas: Iterable[float]) -> tuple[float, ...]:
     for index, sigma in enumerate(values):
         require(math.isfinite(sigma), f"sigmas[{index}]", sigma, "finite")
         require(sigma > 0, f"sigmas[{index}]", sigma, "positive", "a width is given in pixels")
-    for index in range(1, len(values)):
-        require(
-            values[index] > values[index - 1],
-            "sigmas",
-            values,
-            "strictly increasing",
-            f"{values[index]} at index {index} does not exceed {values[index - 1]}; sort them and drop repeats",
-        )
+    for index, (before, sigma) in enumerate(pairwise(values), start=1):
+        remedy = f"{sigma} at index {index} does not exceed {before}; sort them and drop repeats"
+        require(sigma > before, "sigmas", values, "strictly increasing", remedy)
     return values

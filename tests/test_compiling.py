@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import slow
 import torch
+from measures import EXPORTS
 from torch import Tensor, nn
 
 import sesn
@@ -77,13 +78,13 @@ def agree(layer: nn.Module, shape: tuple[int, ...], backend: str = "aot_eager") 
 
 
 def test_every_public_layer_is_here() -> None:
-    public = {
-        name
-        for module in (sesn, *FILES)
-        for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, nn.Module) and not name.startswith("_")
-        if module is sesn or value.__module__ == module.__name__
-    }
+    found = {name: getattr(sesn, name) for name in sesn.__all__}
+    for module in FILES:
+        found |= {
+            name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+        }
+    layers = {name for name, value in found.items() if isinstance(value, type) and issubclass(value, nn.Module)}
+    public = {name for name in layers if not name.startswith("_")}
     assert public - ADAPTERS == LAYERS.keys()
 
 
@@ -125,6 +126,7 @@ def test_other_sides_are_compiled_anew() -> None:
         torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
 
 
+@EXPORTS
 def test_an_export_with_open_sides_says_that_they_are_fixed() -> None:
     """As the README says."""
     layer, x = sesn.ScaleLift(2, 3, A).eval(), slow.uniform(1, *IMAGE).float()

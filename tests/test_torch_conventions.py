@@ -13,6 +13,7 @@ import pytest
 import slow
 import torch
 from hypothesis import given
+from measures import EXPORTS
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
@@ -264,6 +265,7 @@ def test_compiling_the_whole_graph_changes_nothing(algorithm: Any) -> None:
         torch.testing.assert_close(theirs.grad, ours.grad, rtol=1e-4, atol=1e-5)
 
 
+@EXPORTS
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "auto"])
 def test_an_exported_program_takes_any_batch(algorithm: Any) -> None:
     net, image = network(algorithm).eval(), slow.uniform(1, 5, 1, 10, 9).float()
@@ -273,6 +275,7 @@ def test_an_exported_program_takes_any_batch(algorithm: Any) -> None:
         torch.testing.assert_close(program.module()(image), net(image))
 
 
+@EXPORTS
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_onnxruntime_computes_the_same(algorithm: Any, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")

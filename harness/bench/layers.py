@@ -91,7 +91,7 @@ def run_tables(rounds: int, threads: int, device: str, only: str) -> None:
     narrow = [case for case in CASES if only in case.name]
     wide = [case for case in WIDE_CASES if only in case.name]
     results = {case: _measure(case, rounds, where) for case in track(narrow, "layers", console=console)}
-    results |= {case: _measure_wide(case, max(3, rounds // 3), where) for case in track(wide, "wide", console=console)}
+    results |= {case: _measure(case, max(3, rounds // 3), where) for case in track(wide, "wide", console=console)}
     console.print(f"forward + backward, float32, medians of {rounds} interleaved rounds; {machine_line(where)}")
     if narrow:
         console.print(_table(narrow, results, ("auto", *WAYS, "textbook", "bank")))
@@ -129,32 +129,22 @@ def _step(module: nn.Module, x: Tensor) -> Step:
 
 
 def _measure(case: LayerCase, rounds: int, device: torch.device) -> LayerTimes:
-    x = case.inputs(device)
-    layers = {name: case.layer(name, device) for name in ("auto", *WAYS)}
+    x, wide = case.inputs(device), case.group == "wide"
+    layers = {name: case.layer(name, device) for name in (("separable",) if wide else ("auto", *WAYS))}
     flat = x if x.dim() == 4 else x.detach()[:, :, 0].contiguous().requires_grad_(x.requires_grad)
     steps = {name: _step(layer, x) for name, layer in layers.items()}
-    steps["textbook"] = _step(Textbook(layers["dense"]).to(device), x)
-    steps["bank"] = _step(FilterBank(layers["dense"]).to(device), flat)
-    return _result(steps, rounds, device)
-
-
-def _measure_wide(case: LayerCase, rounds: int, device: torch.device) -> LayerTimes:
-    """Direct convolution here is the dense algorithm's idea without its cropping: the whole window, scale by scale."""
-    x = case.inputs(device)
-    layer = case.layer("separable", device)
-    flat = x.detach()[:, :, 0].contiguous().requires_grad_(True)
-    steps = {"separable": _step(layer, x), "direct": _step(FilterBank(layer).to(device), flat)}
-    return _result(steps, rounds, device)
-
-
-def _result(steps: dict[str, Step], rounds: int, device: torch.device) -> LayerTimes:
+    if wide:
+        # The dense algorithm's idea without its cropping: the whole window, scale by scale.
+        steps["direct"] = _step(FilterBank(layers["separable"]).to(device), flat)
+    else:
+        steps["textbook"] = _step(Textbook(layers["dense"]).to(device), x)
+        steps["bank"] = _step(FilterBank(layers["dense"]).to(device), flat)
     samples = interleave(steps, rounds, device)
     return LayerTimes(samples, {name: peak_bytes(step, device) for name, step in steps.items()})
 
 
 def _table(cases: Sequence[LayerCase], results: dict[LayerCase, LayerTimes], names: Sequence[str]) -> Table:
-    table = Table(title="milliseconds (peak MB)")
-    table.add_column("case")
+    table = Table("case", title="milliseconds (peak MB)")
     for name in names:
         table.add_column(name, justify="right")
     for case in cases:
@@ -185,9 +175,7 @@ def _ratios(results: dict[LayerCase, LayerTimes]) -> dict[str, list[float]]:
 
 
 def _target_table(results: dict[LayerCase, LayerTimes]) -> Table:
-    table = Table(title="targets")
-    for heading in ("ratio", "target", "measured", "worst", "met"):
-        table.add_column(heading)
+    table = Table("ratio", "target", "measured", "worst", "met", title="targets")
     for name, values in _ratios(results).items():
         if not values:
             continue

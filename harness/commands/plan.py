@@ -35,7 +35,7 @@ def plan(
         from harness.commands.overview import as_dict, print_plan
 
         training = training_settings(precision, ranks)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
+        asked = Asked(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
         place = Where("local", jobs, device)
         ledger = asked.ledger(len(place.workers), place.workers[0], place.threads_each)
         if json:

@@ -34,7 +34,7 @@ def reproduce(
         rows = out / "rows"
         check_folder(out, force=force)
         where = Where("local", jobs, device, data=data, scratch=rows / options.CHECKPOINTS)
-        asked = Asked.of(None, budget, None, "paper", data, None, rows, {})
+        asked = Asked(None, budget, None, "paper", data, None, rows, {})
         done = campaign(asked, where, console, errors, quiet=quiet)
         render(out, rows, console, force=force)
         console.print(f"open {out / 'index.html'} in a browser", highlight=False, soft_wrap=True)

@@ -47,6 +47,6 @@ def run(
 
         training = training_settings(precision, ranks)
         place = Where(engine, jobs, device, threads, address, data, scratch or rows / options.CHECKPOINTS)
-        asked = Asked.of(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
+        asked = Asked(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
         done = campaign(asked, place, console, errors, quiet=quiet)
     raise typer.Exit(1 if done.counts["failed"] else 0)

@@ -35,7 +35,7 @@ def status(
 
         training = training_settings(precision, ranks)
         place = Where("local", jobs, device)
-        asked = Asked.of(experiments, budget or BUDGETS[0], methods, recipe, data, images, rows, training, where=where)
+        asked = Asked(experiments, budget or BUDGETS[0], methods, recipe, data, images, rows, training, where=where)
         budgets = [asked.budget] if budget else BUDGETS
         ledgers = [asked.ledger(len(place.workers), place.workers[0], place.threads_each, name) for name in budgets]
         shown = [ledger for ledger in ledgers if budget or ledger.is_begun]

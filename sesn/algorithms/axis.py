@@ -38,13 +38,9 @@ class Axis:
         """The axis of a convolution with an odd window of `kernel_size`, padded by `padding` before striding."""
         size = plain_number(size)
         room = size + 2 * padding - kernel_size
-        require(
-            room >= 0 and size > 0,
-            "input side",
-            size,
-            f"at least {max(1, kernel_size - 2 * padding)} for kernel_size={kernel_size} and padding={padding}",
-            "use padding='same' or a larger image",
-        )
+        least = max(1, kernel_size - 2 * padding)
+        rule = f"at least {least} for kernel_size={kernel_size} and padding={padding}"
+        require(room >= 0 and size > 0, "input side", size, rule, "use padding='same' or a larger image")
         return cls(size, room // stride + 1, kernel_size // 2 - padding, stride, circular)
 
     @property

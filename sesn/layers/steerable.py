@@ -161,8 +161,7 @@ class SteerableConv(WithMeaning):
             self._sample(weight)
 
     def _samples(self, scale: int) -> Tensor:
-        samples: Tensor = getattr(self, f"_samples_{scale}")  # not get_buffer, which torch 2.4 cannot compile
-        return samples
+        return self.get_buffer(f"_samples_{scale}")
 
     def _taps(self, scale: int, rows: Axis, columns: Axis) -> Tensor:
         """The functions of one scale [n, y, x], cropped to the taps that can see data."""
@@ -242,18 +241,11 @@ class SteerableConv(WithMeaning):
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
+        same = self.kernel_size // 2
+        defaults = {"stride": 1, "padding": same, "padding_mode": "zeros", "bias": True, "algorithm": "auto"}
+        own = {**vars(self), "bias": self.bias is not None}
         parts = [f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}"]
-        if self.stride != 1:
-            parts.append(f"stride={self.stride}")
-        if self.padding != self.basis.kernel_size // 2:
-            parts.append(f"padding={self.padding}")
-        if self.padding_mode != "zeros":
-            parts.append(f"padding_mode={self.padding_mode!r}")
-        if self.bias is None:
-            parts.append("bias=False")
-        if self.algorithm != "auto":
-            parts.append(f"algorithm={self.algorithm!r}")
-        return ", ".join(parts)
+        return ", ".join(parts + [f"{name}={own[name]!r}" for name, value in defaults.items() if own[name] != value])
 
 
 def _per_scale(weight: Tensor) -> Tensor:

@@ -31,21 +31,13 @@ def check_images(images: Any, factor: float) -> None:
     require(bool(torch.isfinite(images).all()), "images", "with NaN or infinity", "finite")
     require(positive(factor), "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
     largest = max(resampled_size(side, factor) for side in images.shape[-2:])
-    require(
-        largest <= MOST_PIXELS,
-        "factor",
-        factor,
-        f"small enough for at most {MOST_PIXELS} pixels a side",
-        f"it makes {largest} of {max(images.shape[-2:])}; use a smaller factor",
-    )
+    rule = f"small enough for at most {MOST_PIXELS} pixels a side"
+    remedy = f"it makes {largest} of {max(images.shape[-2:])}; use a smaller factor"
+    require(largest <= MOST_PIXELS, "factor", factor, rule, remedy)
     left = min(resampled_size(side, factor) for side in images.shape[-2:])
-    require(
-        left >= FEWEST_PIXELS,
-        "factor",
-        factor,
-        f"large enough to leave {FEWEST_PIXELS} pixels of {min(images.shape[-2:])}",
-        f"it leaves {left}; use larger images or a larger factor",
-    )
+    rule = f"large enough to leave {FEWEST_PIXELS} pixels of {min(images.shape[-2:])}"
+    remedy = f"it leaves {left}; use larger images or a larger factor"
+    require(left >= FEWEST_PIXELS, "factor", factor, rule, remedy)
 
 
 def check_eval(module: nn.Module) -> None:

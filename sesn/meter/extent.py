@@ -120,13 +120,8 @@ def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor)
         return automatic_crop(seen, factor, quarter_side(output))
     pixels = whole("crop", crop, 0)
     side = min(output.shape[-2:])
-    require(
-        2 * pixels < side,
-        "crop",
-        crop,
-        f"less than half of the output's side ({side})",
-        f"use at most {(side - 1) // 2}",
-    )
+    rule = f"less than half of the output's side ({side})"
+    require(2 * pixels < side, "crop", crop, rule, f"use at most {(side - 1) // 2}")
     return pixels
 
 

@@ -131,13 +131,8 @@ def output_kind(kind: Kind, output: Tensor) -> Kind:
         raise UsageError(
             f"the module's output has shape {tuple(output.shape)}, which is no map, field or invariant; give `action=`"
         )
-    require(
-        kind in ("auto", found),
-        "kind",
-        kind,
-        f"the kind of a {output.dim()}-dimensional output {tuple(output.shape)}",
-        f"use {found!r} or 'auto'" if found else "",
-    )
+    rule = f"the kind of a {output.dim()}-dimensional output {tuple(output.shape)}"
+    require(kind in ("auto", found), "kind", kind, rule, f"use {found!r} or 'auto'" if found else "")
     return found or kind
 
 
@@ -154,13 +149,8 @@ def output_grid(
         raise UsageError(
             f"the output {tuple(output.shape)} has a scale axis but the module has no `.grid`; give `grid=`"
         )
-    require(
-        len(found) == output.shape[2],
-        "grid",
-        found,
-        f"as long as the output's scale axis ({output.shape[2]})",
-        "give one sigma per scale channel",
-    )
+    rule = f"as long as the output's scale axis ({output.shape[2]})"
+    require(len(found) == output.shape[2], "grid", found, rule, "give one sigma per scale channel")
     return found
 
 
