@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -25,37 +25,24 @@ from sesn.tools.machine import hardware
 ORDERS = ("listed", "worth")
 
 
-@dataclass(frozen=True)
 class Asked:
-    """Which cells, by the options that `plan`, `run` and `status` share.
+    """Which cells, by the options that `plan`, `run` and `status` share; whatever is wrong with them is said here.
 
-    Attributes:
+    Args:
         experiments: keys, or FILE.py:NAME of experiments from outside; none means all.
         budget: smoke, lite or paper.
-        methods: keys; none means all.
+        methods: keys between commas; none means all.
         recipe: paper or released.
         data: the folder of data sets; None: $SESN_DATA, or embedded data.
         images: the image set for Delta; None: STL-10 if it is there, else embedded.
         rows: the folder of the store.
         training: settings of training cells.
-        where: settings, or the seed, that a cell must have, as texts; none means any.
+        where: settings, or the seed, that a cell must have, as NAME=VALUE; none means any.
         order: one of ORDERS.
     """
 
-    experiments: tuple[str, ...]
-    budget: Budget
-    methods: tuple[str, ...]
-    recipe: str
-    data: Path | None
-    images: str | None
-    rows: Path
-    training: dict[str, Scalar] = field(default_factory=dict)
-    where: dict[str, str] = field(default_factory=dict)
-    order: str = ORDERS[0]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         experiments: Sequence[str] | None,
         budget: str,
         methods: Sequence[str] | None,
@@ -67,25 +54,16 @@ class Asked:
         *,
         where: Sequence[str] | None = None,
         order: str = ORDERS[0],
-    ) -> Asked:
-        """From the options as they are given."""
+    ) -> None:
         named = ",".join(methods or ())
-        keys = tuple(_parts(named))
+        self.methods = tuple(_parts(named))
         # Nothing named must not mean everything: a script's variable may be empty.
-        require(bool(keys) or not methods, "methods", named, "keys of methods", "leave it out for all")
-        known = cast(Budget, one_of("budget", budget, BUDGETS))
-        ordered = one_of("order", order, ORDERS)
-        chosen = (
-            tuple(experiment(name).key for name in experiments or ()),
-            known,
-            keys,
-            recipe,
-            data,
-            images,
-            rows,
-            training,
-        )
-        return cls(*chosen, _wanted(where or ()), ordered)
+        require(bool(self.methods) or not methods, "methods", named, "keys of methods", "leave it out for all")
+        self.budget = cast(Budget, one_of("budget", budget, BUDGETS))
+        self.order = one_of("order", order, ORDERS)
+        self.experiments = tuple(experiment(name).key for name in experiments or ())
+        self.where = _wanted(where or ())
+        self.recipe, self.data, self.images, self.rows, self.training = recipe, data, images, rows, training
 
     @cached_property
     def request(self) -> Request:

@@ -188,14 +188,8 @@ class Ledger:
         others = self.estimates.total(one for one in cells if not one.alone)
         return Total(alone.seconds + others.seconds / self.jobs, alone.unknown + others.unknown)
 
-    def as_dict(self, *, cells: bool) -> dict[str, Any]:
-        """Everything as plain data, with every cell if asked."""
-        document: dict[str, Any] = {"experiments": [self._summary(key, of) for key, of in self.experiments().items()]}
-        if cells:
-            document["cells"] = [self._cell(one) for one in self.standings]
-        return document
-
-    def _summary(self, key: str, standings: Sequence[Planned]) -> dict[str, Any]:
+    def summary(self, key: str, standings: Sequence[Planned]) -> dict[str, Any]:
+        """An experiment as plain data."""
         left = self.left(standings)
         counts = Counter(one.state for one in standings)
         return {
@@ -208,7 +202,8 @@ class Ledger:
             "cells_of_unknown_length": left.unknown,
         }
 
-    def _cell(self, one: Planned) -> dict[str, Any]:
+    def cell(self, one: Planned) -> dict[str, Any]:
+        """A cell as plain data."""
         cell = one.cell
         seconds = self.estimates.seconds(one) if one.to_do else None
         return {"cell": cell.id, **cell.as_dict(), "state": one.state, "reason": one.reason, "seconds": seconds}

@@ -82,11 +82,9 @@ def _print_total(ledgers: Sequence[Ledger], console: Console) -> None:
 
 def as_dict(ledgers: Sequence[Ledger], *, cells: bool) -> dict[str, Any]:
     """The same as plain data."""
-    documents = [ledger.as_dict(cells=cells) for ledger in ledgers]
-    joined: dict[str, Any] = {"experiments": [one for document in documents for one in document["experiments"]]}
-    if cells:
-        joined["cells"] = [one for document in documents for one in document["cells"]]
-    return joined
+    experiments = [ledger.summary(key, of) for ledger in ledgers for key, of in ledger.experiments().items()]
+    every = [ledger.cell(one) for ledger in ledgers for one in ledger.standings] if cells else []
+    return {"experiments": experiments, **({"cells": every} if cells else {})}
 
 
 def running_as_dict(rows: Path) -> dict[str, Any] | None:
