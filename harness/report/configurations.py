@@ -49,19 +49,12 @@ def setup(row: Method, network: str, recipe: Recipe = "paper") -> Setup:
 
 
 def frame(network: str) -> Callable[[Mapping[str, Selection]], Any]:
-    """One line per method that has the network."""
-
-    def made(selections: Mapping[str, Selection]) -> Any:
-        chosen = selections["parameters"]
-        if chosen.empty:
-            return pd.DataFrame(columns=list(COLUMNS))
-        return parameter_frame(chosen.rows, chosen.paper, network)
-
-    return made
+    """One line per method that has the network, in the order of METHODS."""
+    return lambda selections: parameter_frame(selections["parameters"].rows, selections["parameters"].paper, network)
 
 
 def parameter_frame(rows: Any, paper: Any, network: str) -> Any:
-    """The same of measured rows of the experiment "parameters" and the published ones, in the order of METHODS."""
+    """The lines from the rows of the experiment "parameters" and the published ones."""
     lines = [
         _line(row, network, *(where(part, network=network, method=row.key) for part in (rows, paper)))
         for row in methods_on(network)

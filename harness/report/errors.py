@@ -80,7 +80,7 @@ def _samples(chosen: Selection, *by: str) -> dict[tuple[Any, ...], Sample]:
     names, rows = ("method", *by), chosen.metric("test_error")
     return {
         tuple(line[name] for name in names): Sample(line["mean"], line["standard_deviation"], int(line["values"]))
-        for line in (summarised(rows, names).to_dict("records") if len(rows) else ())
+        for line in summarised(rows, names).to_dict("records")
     }
 
 

@@ -43,11 +43,11 @@ COLUMNS = (
 def frame(selections: Mapping[str, Selection]) -> Any:
     """One line per method that was measured, in the order of METHODS."""
     chosen = selections["properties"]
-    return pd.DataFrame(columns=list(COLUMNS)) if chosen.empty else property_frame(chosen.rows, chosen.paper)
+    return property_frame(chosen.rows, chosen.paper)
 
 
 def property_frame(rows: Any, paper: Any) -> Any:
-    """The same of measured rows, as `harness.run.properties` makes them, and the published marks."""
+    """The lines from the rows of the experiment "properties" and the published marks."""
     ratios = factor_ratios(rows)
     there = [key for key in METHODS if (rows["method"] == key).any()]
     lines = [_line(key, *(where(part, method=key) for part in (rows, ratios, paper))) for key in there]

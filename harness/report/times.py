@@ -46,7 +46,7 @@ def frame(selections: Mapping[str, Selection]) -> Any:
     chosen = selections[KEY]
     names = ("epoch_time", "time_ratio", "multiply_adds", "peak_memory")
     rows = chosen.rows[chosen.rows["metric"].isin(names)]
-    lines = summarised(rows, ("metric", "method", "resolution")).to_dict("records") if len(rows) else []
+    lines = summarised(rows, ("metric", "method", "resolution")).to_dict("records")
     found = {(line["metric"], line["method"], int(line["resolution"])): line for line in lines}
     made = [_line(chosen, found, row.key, side) for side in RESOLUTIONS for row in methods_on("mnist")]
     return pd.DataFrame(made, columns=COLUMNS)

@@ -14,7 +14,7 @@ from scipy import stats
 from harness.report.errors import setting_name
 from harness.report.findings import Statement, sentence, told
 from harness.report.select import Selection, where
-from harness.report.summaries import SUMMARY, medians, summarised
+from harness.report.summaries import medians, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
@@ -33,18 +33,14 @@ def curves_frame(selections: Mapping[str, Selection]) -> Any:
     rows = selections[EXPERIMENT].rows
     rows = rows[rows["metric"].isin(list(CURVES))].assign(epoch=lambda part: part["repeat"].astype(int) + 1)
     # Each epoch is one number per realisation.
-    return _summarised(rows.assign(repeat=0), ["metric", "method", *SETTING, "epoch"])
+    return summarised(rows.assign(repeat=0), ["metric", "method", *SETTING, "epoch"])
 
 
 def delta_frame(selections: Mapping[str, Selection]) -> Any:
     """Delta by epoch over images and realisations, of the scores and of the last map."""
     keys = ["of", "method", *SETTING, "epoch"]
     rows = _delta_rows(selections[EXPERIMENT])
-    return _summarised(_in_all_realisations(rows, keys) if len(rows) else rows, keys)
-
-
-def _summarised(rows: Any, keys: list[str]) -> Any:
-    return summarised(rows, keys) if len(rows) else pd.DataFrame(columns=[*keys, *SUMMARY])
+    return summarised(_in_all_realisations(rows, keys) if len(rows) else rows, keys)
 
 
 def _in_all_realisations(rows: Any, keys: list[str]) -> Any:
