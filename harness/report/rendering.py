@@ -144,7 +144,7 @@ def _with_budget(statement: Statement, own: list[Selection]) -> Statement:
 
 
 def _budget_words(chosen: Selection) -> str:
-    """The budget, of a shorter training how many epochs it has of the paper's, and on how many machines, if several."""
+    """The budget, how short a training is beside the paper's, and the number of machines if there are several."""
     words = f"{chosen.facts['budget']} budget"
     words += f": {_shorter(chosen)}" if _shorter(chosen) else ""
     machines = chosen.rows["machine"].nunique()

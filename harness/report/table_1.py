@@ -64,7 +64,7 @@ def factor_ratios(rows: Any) -> Any:
 
 
 def is_small(ratio: float) -> bool:
-    """The rule; what could not be measured is not small."""
+    """Whether a ratio is small by the rule; one that could not be measured is not."""
     return ratio <= SMALL
 
 
@@ -130,7 +130,7 @@ def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
 
 
 def _median(values: Any) -> float:
-    """NaN if any is, as everywhere."""
+    """The median, which is NaN if any of the values is."""
     return float(values.median(skipna=False)) if len(values) else math.nan
 
 

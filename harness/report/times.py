@@ -86,7 +86,7 @@ def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, floa
 
 
 def table(lines: Any) -> Table:
-    """Five columns a resolution, and the work."""
+    """Each resolution has the times and ratios of the paper and here, and the work."""
     heading = ["Method"]
     for side in RESOLUTIONS:
         name = f"{side}×{side}"
@@ -119,7 +119,7 @@ def _short(count: float) -> str:
 
 
 def says(lines: Any) -> list[Statement]:
-    """Is SESN several times faster than what rescales, and do the ratios agree?"""
+    """Say whether SESN is several times faster than what rescales, and whether the ratios agree."""
     return [*_faster(lines), *_agreeing(lines)]
 
 

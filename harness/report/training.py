@@ -44,7 +44,7 @@ def delta_frame(selections: Mapping[str, Selection]) -> Any:
 
 
 def _in_all_realisations(rows: Any, keys: list[str]) -> Any:
-    """Without the best epoch of one realisation alone: the curve would jump from all of them to that one and back."""
+    """Leave out an epoch that only some realisations measured, at which the curve would jump."""
     there, every = (rows.groupby(by, observed=True)["cell"].transform("nunique") for by in (keys, keys[:-1]))
     return rows[there.eq(every)]
 
@@ -95,7 +95,7 @@ def draw_curves(points: Any) -> Drawing:
 
 @styled
 def draw_delta(points: Any) -> Drawing:
-    """The last map above, the scores below."""
+    """Delta of the last map is above, and that of the scores below."""
     return _by_epoch(points, "of", PARTS, "median")
 
 
@@ -187,7 +187,7 @@ def says_accuracy(points: Any) -> list[Statement]:
 
 
 def says_delta(points: Any) -> list[Statement]:
-    """By how much training changes Delta."""
+    """Say by how much training changes Delta."""
     found = []
     for part, name in PARTS.items():
         changes = []
@@ -203,7 +203,7 @@ def says_delta(points: Any) -> list[Statement]:
 
 
 def says_curves(points: Any) -> list[Statement]:
-    """How long was trained, and the best validation error seen."""
+    """Say what the lowest validation error is, and when it was reached."""
     errors = where(points, metric="validation_error")
     if not len(errors):
         return []
