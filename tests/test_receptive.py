@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import partial, reduce
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sesn import ScaleConv1x1, ScaleLift, SpatialMaxPool, diagnose, equivariance_error
 from sesn.meter.extent import seen_by
 from sesn.meter.reading import read
-from sesn.meter.receptive import Receptive, receptive_field
+from sesn.meter.receptive import POINTWISE, Receptive, submodules, window
 from sesn.methods import METHODS
 from sesn.methods._vectors import VectorMaxPool
 from sesn.methods.method import CHANNELS, HIDDEN_SCALES
@@ -24,6 +24,12 @@ from sesn.methods.si_convnet import SIConv
 from sesn.strategies import lifts
 
 IMAGE = (1, 1, 97, 97)
+
+
+def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
+    """Of layers in the order in which they are called; of a module, its submodules stand for the calls."""
+    run = submodules(layers) if isinstance(layers, nn.Module) else layers
+    return reduce(lambda seen, layer: seen.then(*(window(layer) or POINTWISE)), run, Receptive())
 
 
 def seen_radius(module: nn.Module, shape: tuple[int, ...], stride: float = 1) -> float:

@@ -241,10 +241,11 @@ class SteerableConv(WithMeaning):
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
-        defaults = {"stride": 1, "padding": self.basis.kernel_size // 2, "padding_mode": "zeros", "algorithm": "auto"}
-        parts = [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
-        parts += ["bias=False"] if self.bias is None else []
-        return ", ".join([f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}", *parts])
+        same = self.kernel_size // 2
+        defaults = {"stride": 1, "padding": same, "padding_mode": "zeros", "bias": True, "algorithm": "auto"}
+        own = {**vars(self), "bias": self.bias is not None}
+        parts = [f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}"]
+        return ", ".join(parts + [f"{name}={own[name]!r}" for name, value in defaults.items() if own[name] != value])
 
 
 def _per_scale(weight: Tensor) -> Tensor:

@@ -2,16 +2,14 @@
 
 A layer says so itself with an attribute `receptive_radius`, in pixels of its input, and a `stride` unless it is 1; of
 torch's layers convolutions, pools and upsampling are known. What is not known counts as pointwise here (`trail` notices
-what it calls, and `reading` then asks gradients), and so does BandlimitedReLU, whose filters fade over 12 pixels and
+what it calls, and `extent` then asks gradients), and so does BandlimitedReLU, whose filters fade over 12 pixels and
 carry next to nothing there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 from torch import nn
@@ -50,16 +48,6 @@ class Receptive:
         Strides of parallel branches multiply in a list of layers, and not in the sizes.
         """
         return replace(self, stride=_shown(self.stride, left, side))
-
-
-def receptive_field(layers: nn.Module | Iterable[nn.Module]) -> Receptive:
-    """Of layers in the order in which they are called; parallel branches count one after the other.
-
-    So the radius is rather too wide, and strides have to be held against the sizes: see `Receptive.leaving`. Given a
-    module, its submodules stand for the calls: those that are listed twice count twice.
-    """
-    run = submodules(layers) if isinstance(layers, nn.Module) else layers
-    return reduce(lambda seen, layer: seen.then(*(window(layer) or POINTWISE)), run, Receptive())
 
 
 def spoilt_by(layer: nn.Module) -> int:

@@ -114,10 +114,6 @@ class SSConv(BaselineLayer):
         if isinstance(self.const, nn.Parameter):
             nn.init.zeros_(self.const)
 
-    def used_parameters(self) -> dict[str, nn.Parameter]:
-        """The parameters that the output depends on, by name."""
-        return {name: value for name, value in self.named_parameters() if name not in self.unused_parameters}
-
     def kernels(self) -> list[Tensor]:
         """The filter of each scale [c', c, m_i, m_i]."""
         weight = torch.stack([self.real, self.imag]).permute(2, 3, 0, 1, 4)  # [o, i, part, k, angle]
