@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from harness.commands import experiments, methods, report, reproduce
+from harness.commands.data import data
+from harness.commands.methods import methods
+from harness.commands.plan import plan
+from harness.commands.report import report
+from harness.commands.reproduce import reproduce
+from harness.commands.run import run
+from harness.commands.status import status
 
 commands = typer.Typer()
-for _part in (experiments, report, reproduce, methods):
-    commands.add_typer(_part.commands)
+for _command in (plan, status, run, data, report, reproduce, methods):
+    commands.command()(_command)
 
 
 def main() -> None:
     """Left until every environment is installed anew: its console script is here."""
-    from sesn.tools.command import main as run
+    from sesn.tools.command import main as begin
 
-    run()
+    begin()

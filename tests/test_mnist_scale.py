@@ -216,6 +216,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
 
 WRITER = """
 import sys, torch
+from pathlib import Path
 from harness.data import cache
 label, value = "shared", {"x": torch.arange(50_000)}
 for _ in range(100):

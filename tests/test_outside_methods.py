@@ -30,6 +30,7 @@ from sesn.tools.app import app
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 TINY = """
 import torch
+from torch import nn
 import sesn
 
 def mnist(resolution, **_):

@@ -110,7 +110,9 @@ def test_why_the_ranks_failed_is_said() -> None:
 ENDLESS = """
 import os, pathlib, signal, sys
 import tiny_training as tiny
+from harness.experiment import Context
 from harness.run.training.cells import train
+from harness.run.training.numerics import Numerics
 
 def die(fraction, doing):
     os.kill(os.getpid(), signal.SIGKILL)

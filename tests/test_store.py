@@ -306,6 +306,7 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path: Path, request: py
 LIMITED = """
 import resource, sys
 sys.path.insert(0, {tests!r})
+from pathlib import Path
 from test_store import Writer, result
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 with Writer(Path({rows!r})) as writer:

@@ -1,1 +1,1 @@
-"""What the commands of experiments do, behind their options. Like harness.cli, it may join stages."""
+"""The experiments' commands, one file each, and what is behind their options: the only place that joins stages."""

@@ -8,10 +8,7 @@ import typer
 
 from sesn.tools.consoles import consoles
 
-commands = typer.Typer()
 
-
-@commands.command()
 def methods(
     recipe: Annotated[str, typer.Option(help="paper, or released: as the authors' code builds them.")] = "paper",
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.commands.experiments import Methods
+from harness.commands.options import Methods
 from sesn.tools.consoles import consoles
 from sesn.tools.options import Force
 
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from harness.report.rendering import Material
     from sesn.tools.files import GeneratedFiles
 
-commands = typer.Typer()
 CAUSES = Path("reports/causes/published.json")
 
 
-@commands.command()
 def report(
     only: Annotated[
         str | None, typer.Option(metavar="ID", help="One figure or table; an unknown ID lists all.")

@@ -7,21 +7,18 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.experiments import CHECKPOINTS, BudgetName, Data, Device, Jobs
+from harness.commands import options
 from harness.commands.report import check_folder, render
 from sesn.tools.consoles import consoles
 from sesn.tools.options import Force
 
-commands = typer.Typer()
 
-
-@commands.command()
 def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for rows, figures, tables and the page.")] = Path("reproduced"),
-    budget: BudgetName = "smoke",
-    data: Data = None,
-    jobs: Jobs = None,
-    device: Device = "auto",
+    budget: options.BudgetName = "smoke",
+    data: options.Data = None,
+    jobs: options.Jobs = None,
+    device: options.Device = "auto",
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last lines only.")] = False,
 ) -> None:
@@ -36,7 +33,7 @@ def reproduce(
 
         rows = out / "rows"
         check_folder(out, force=force)
-        where = Where("local", jobs, device, data=data, scratch=rows / CHECKPOINTS)
+        where = Where("local", jobs, device, data=data, scratch=rows / options.CHECKPOINTS)
         asked = Asked(None, budget, None, "paper", data, None, rows, {})
         done = campaign(asked, where, console, errors, quiet=quiet)
         render(out, rows, console, force=force)

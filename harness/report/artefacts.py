@@ -60,12 +60,12 @@ class Artefact:
 
     @property
     def kind(self) -> Literal["figure", "table"]:
-        """What it is."""
+        """Whether it is a figure or a table."""
         return "table" if self.table else "figure"
 
     @property
     def run(self) -> str:
-        """The command that makes its rows, or nothing."""
+        """The command that makes its rows; empty if it needs none."""
         return self.run_with({})
 
     def run_with(self, options: Mapping[str, str]) -> str:

@@ -49,19 +49,12 @@ def setup(row: Method, network: str, recipe: Recipe = "paper") -> Setup:
 
 
 def frame(network: str) -> Callable[[Mapping[str, Selection]], Any]:
-    """One line per method that has the network."""
-
-    def made(selections: Mapping[str, Selection]) -> Any:
-        chosen = selections["parameters"]
-        if chosen.empty:
-            return pd.DataFrame(columns=list(COLUMNS))
-        return parameter_frame(chosen.rows, chosen.paper, network)
-
-    return made
+    """One line per method that has the network, in the order of METHODS."""
+    return lambda selections: parameter_frame(selections["parameters"].rows, selections["parameters"].paper, network)
 
 
 def parameter_frame(rows: Any, paper: Any, network: str) -> Any:
-    """The same of measured rows of the experiment "parameters" and the published ones, in the order of METHODS."""
+    """The lines from the rows of the experiment "parameters" and the published ones."""
     lines = [
         _line(row, network, *(where(part, network=network, method=row.key) for part in (rows, paper)))
         for row in methods_on(network)
@@ -116,13 +109,13 @@ def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
 
 
 def _within_rounding(line: dict[str, Any], which: str = "parameters") -> str:
-    """The paper prints thousands, or tenths of millions."""
+    """Whether a count rounds to what the paper prints, which is thousands or tenths of millions."""
     half = 50_000 if line["paper"] >= 1e6 else 500
     return "in" if abs(line[which] - line["paper"]) <= half else "out"
 
 
 def says(network: str) -> Callable[[Any], list[Statement]]:
-    """How many counts are the published ones."""
+    """Say how many counts round to the published ones."""
     return lambda frame: list(_counts(frame, network))
 
 
@@ -160,11 +153,11 @@ def differences_frame(selections: Mapping[str, Selection]) -> Any:
 
 
 def differences_table(frame: Any) -> Table:
-    """Words only."""
+    """The list as a table of sentences."""
     lines = tuple(tuple(TableEntry(str(line[name])) for name in DIFFERENCES) for line in frame.to_dict("records"))
     return Table(tuple(DIFFERENCES.values()), lines, words=True)
 
 
 def differences_says(frame: Any) -> list[Statement]:
-    """How many there are."""
+    """Say how many differences there are."""
     return [told("differs", "differences", count=len(frame))] if len(frame) else []

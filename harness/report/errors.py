@@ -80,7 +80,7 @@ def _samples(chosen: Selection, *by: str) -> dict[tuple[Any, ...], Sample]:
     names, rows = ("method", *by), chosen.metric("test_error")
     return {
         tuple(line[name] for name in names): Sample(line["mean"], line["standard_deviation"], int(line["values"]))
-        for line in (summarised(rows, names).to_dict("records") if len(rows) else ())
+        for line in summarised(rows, names).to_dict("records")
     }
 
 
@@ -112,7 +112,7 @@ def _sizes(sizes: Selection, trained: Selection, method: str, network: str) -> d
 
 
 def mnist_table(frame: Any) -> Table:
-    """Three columns a setting: paper, here, difference."""
+    """Each setting has three columns: the paper's error, the error here, and their difference."""
     heading = ["Method"]
     for setting in SETTINGS:
         name = setting_name(**setting)
@@ -127,7 +127,7 @@ def mnist_table(frame: Any) -> Table:
 
 
 def stl10_table(frame: Any) -> Table:
-    """Paper, here, difference, and sizes."""
+    """The columns are the paper's error, the error here, their difference, and the sizes."""
     heading = ("Method", "error paper, %", "error here, %", "difference", "# params paper", "# params counted")
     lines = tuple(
         (TableEntry(METHODS[cell["method"]].label_on("stl10")), *_triple(cell, frame), *_size_entries(cell))
@@ -178,7 +178,7 @@ def _size_entries(cell: Any) -> tuple[TableEntry, TableEntry]:
 
 
 def mnist_says(frame: Any) -> list[Statement]:
-    """Is SESN the best of each setting, and do the errors agree?"""
+    """Say whether SESN is the best in each setting, and whether the errors agree with the paper."""
     return [*_best_of_settings(frame), *_agreeing(frame)]
 
 
@@ -211,7 +211,7 @@ def _of_the_paper(*, ours: bool) -> list[str]:
 
 
 def _agreeing(frame: Any) -> Iterator[Statement]:
-    """One sentence on all, or one on each while there are few; the same on those that are too few to judge by."""
+    """Say of each test error, or of all in one sentence if there are many, whether it agrees with the paper."""
     judged = frame["within"].isin(["in", "out"])
     inside = int(frame["within"].eq("in").sum())
     for part, key in (
@@ -241,7 +241,7 @@ def _agreement_words(line: Any) -> str:
 
 
 def stl10_says(frame: Any) -> list[Statement]:
-    """Order of the designs, and agreement."""
+    """Say how the designs rank, whether the paper's claim holds, and whether the errors agree."""
     errors = {line["method"]: line["here"] for line in frame.to_dict("records") if not math.isnan(line["here"])}
     if not errors:
         return []

@@ -33,7 +33,7 @@ class Goal(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Words for a table."""
+        """How a table names the goal."""
         kind = NAMES[self.nonlinearity]
         depth = f"{self.layers} layers" if self.layers > 1 else "one layer"
         if self.downscale > 2:
@@ -120,7 +120,7 @@ def table(frame: Any) -> Table:
 
 
 def says(frame: Any) -> list[Statement]:
-    """Which goals are met, and of each other one what is in the way."""
+    """Say which goals are met, and what is in the way of each that is missed."""
     met, missed = ([line for line in frame.to_dict("records") if line["met"] is good] for good in (True, False))
     names = listed([f"{line['goal']} ({line['mean']:.2g})" for line in met])
     found = [told("measured", "goals-met", met=len(met), count=len(frame), names=f": {names}" if met else "")]

@@ -9,6 +9,8 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
+import pandas as pd
+
 from harness.experiment import Experiment
 from harness.records import Budget
 from harness.report import own, times
@@ -107,11 +109,11 @@ def _render(one: Artefact, selections: Selections, material: Material) -> Render
     notes = tuple(note for chosen in own for note in _notes(chosen))
     run = one.run_with({chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in there})
     again = " && ".join(filter(None, (run, f"sesn report --only {one.id}")))
-    frame = one.frame(selections)
+    frame = one.frame(selections) if there or not own else pd.DataFrame()
     if material.methods and "method" in frame:
         frame = frame[frame["method"].isin(material.methods)]
         again += f" --methods {','.join(HOMES.get(key, key) for key in material.methods)}"
-    if (own and not there) or not len(frame):
+    if not len(frame):
         missing = Statement("missing", f"{one.title}: nothing has been measured; run {one.run}")
         return Rendered(one, frame, (one.caption,), notes, (missing,), again)
     captions = (one.caption, *map(_context, there), *one.extra(frame))
@@ -142,7 +144,7 @@ def _with_budget(statement: Statement, own: list[Selection]) -> Statement:
 
 
 def _budget_words(chosen: Selection) -> str:
-    """The budget, of a shorter training how many epochs it has of the paper's, and on how many machines, if several."""
+    """The budget, how short a training is beside the paper's, and the number of machines if there are several."""
     words = f"{chosen.facts['budget']} budget"
     words += f": {_shorter(chosen)}" if _shorter(chosen) else ""
     machines = chosen.rows["machine"].nunique()

@@ -69,14 +69,14 @@ class Selection:
 
 
 def where(rows: Any, **wanted: Any) -> Any:
-    """The rows that have these values; of no rows none, whatever columns they lack."""
+    """The rows that have these values. An empty frame may lack the columns."""
     for name, value in wanted.items():
         rows = rows[rows[name].eq(value)] if len(rows) else rows
     return rows
 
 
 def first(rows: Any, column: str) -> float:
-    """The first number of a column; NaN of no rows."""
+    """The first number of a column, or NaN if there are no rows."""
     return float(rows[column].iloc[0]) if len(rows) else math.nan
 
 
@@ -146,7 +146,7 @@ class Group(NamedTuple):
 
 
 def _groups(rows: Any, record: Experiment) -> list[Group]:
-    """The cells of one version, budget and device, where time is measured of one machine, and of the same settings."""
+    """Cells stand together if version, budget, device and settings agree, and the machine where time counts."""
     base, settings = [*RUN, *([MACHINE] if record.alone else [])], _settings(rows)
     groups: dict[Any, Group] = {}
     cells = rows.drop_duplicates("cell")[["cell", *base, *settings]].astype(object)
@@ -166,7 +166,7 @@ def _settings(rows: Any) -> list[str]:
 
 
 def _splitting(cells: Any, settings: list[str], axes: tuple[str, ...]) -> list[str]:
-    """The settings that would be mixed: those of the data, and all that what is laid out does not decide."""
+    """The settings that keep cells apart: those of the data, and all that the axes do not decide."""
     laid_out = [name for name in axes if name in settings]
     places = cells.groupby(laid_out, dropna=False) if laid_out else cells.groupby(lambda _: 0)
     free = [name for name in settings if name not in axes]
@@ -183,7 +183,7 @@ def _plain(value: Any) -> Any:
 
 
 def _ranked(groups: list[Group], rows: Any, record: Experiment) -> list[Group]:
-    """The best first."""
+    """The groups in the order in which an artefact prefers them."""
 
     def many(same: dict[str, Any]) -> int:
         return sum(len(group.cells) for group in groups if same.items() <= group.facts.items())
@@ -216,6 +216,6 @@ def _describe(group: Group, shown: dict[str, Any]) -> str:
 
 
 def _only(column: Any) -> Any:
-    """The value, or all of them as text."""
+    """The only value of a column, or all of them as text."""
     values = sorted({_plain(value) for value in column.dropna().unique()})
     return values[0] if len(values) == 1 else " and ".join(map(str, values))

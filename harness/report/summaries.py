@@ -25,8 +25,10 @@ def summarised(rows: Any, by: Sequence[str]) -> Any:
     """One line per group of rows: mean and standard deviation of all values, median and its interval, and how many.
 
     A group's values are [seeds, repeats]; a seed that lacks a repeat of the others is left out, since the two-way
-    bootstrap needs every draw on every image.
+    bootstrap needs every draw on every image. No rows give no lines, whatever columns they lack.
     """
+    if not len(rows):
+        return pd.DataFrame(columns=[*by, *SUMMARY])
     # Sorted once, without the columns of provenance: at the paper's budget there are thousands of groups.
     lean = rows[[*by, "seed", "repeat", "value"]].sort_values(["seed", "repeat"], kind="stable")
     lines = [

@@ -43,11 +43,11 @@ COLUMNS = (
 def frame(selections: Mapping[str, Selection]) -> Any:
     """One line per method that was measured, in the order of METHODS."""
     chosen = selections["properties"]
-    return pd.DataFrame(columns=list(COLUMNS)) if chosen.empty else property_frame(chosen.rows, chosen.paper)
+    return property_frame(chosen.rows, chosen.paper)
 
 
 def property_frame(rows: Any, paper: Any) -> Any:
-    """The same of measured rows, as `harness.run.properties` makes them, and the published marks."""
+    """The lines from the rows of the experiment "properties" and the published marks."""
     ratios = factor_ratios(rows)
     there = [key for key in METHODS if (rows["method"] == key).any()]
     lines = [_line(key, *(where(part, method=key) for part in (rows, ratios, paper))) for key in there]
@@ -64,7 +64,7 @@ def factor_ratios(rows: Any) -> Any:
 
 
 def is_small(ratio: float) -> bool:
-    """The rule; what could not be measured is not small."""
+    """Whether a ratio is small by the rule; one that could not be measured is not."""
     return ratio <= SMALL
 
 
@@ -130,7 +130,7 @@ def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
 
 
 def _median(values: Any) -> float:
-    """NaN if any is, as everywhere."""
+    """The median, which is NaN if any of the values is."""
     return float(values.median(skipna=False)) if len(values) else math.nan
 
 

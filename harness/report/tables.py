@@ -25,7 +25,7 @@ class TableEntry:
 
     @property
     def sort_key(self) -> str:
-        """For the page's script; text sorts as itself."""
+        """What the page's script sorts by; text sorts as itself."""
         return self.text if self.order is None else str(self.order)
 
 

@@ -46,7 +46,7 @@ def frame(selections: Mapping[str, Selection]) -> Any:
     chosen = selections[KEY]
     names = ("epoch_time", "time_ratio", "multiply_adds", "peak_memory")
     rows = chosen.rows[chosen.rows["metric"].isin(names)]
-    lines = summarised(rows, ("metric", "method", "resolution")).to_dict("records") if len(rows) else []
+    lines = summarised(rows, ("metric", "method", "resolution")).to_dict("records")
     found = {(line["metric"], line["method"], int(line["resolution"])): line for line in lines}
     made = [_line(chosen, found, row.key, side) for side in RESOLUTIONS for row in methods_on("mnist")]
     return pd.DataFrame(made, columns=COLUMNS)
@@ -86,7 +86,7 @@ def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, floa
 
 
 def table(lines: Any) -> Table:
-    """Five columns a resolution, and the work."""
+    """Each resolution has the times and ratios of the paper and here, and the work."""
     heading = ["Method"]
     for side in RESOLUTIONS:
         name = f"{side}×{side}"
@@ -119,7 +119,7 @@ def _short(count: float) -> str:
 
 
 def says(lines: Any) -> list[Statement]:
-    """Is SESN several times faster than what rescales, and do the ratios agree?"""
+    """Say whether SESN is several times faster than what rescales, and whether the ratios agree."""
     return [*_faster(lines), *_agreeing(lines)]
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 from harness.report.errors import setting_name
 from harness.report.findings import Statement, sentence, told
 from harness.report.select import Selection, where
-from harness.report.summaries import SUMMARY, medians, summarised
+from harness.report.summaries import medians, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
@@ -33,22 +33,18 @@ def curves_frame(selections: Mapping[str, Selection]) -> Any:
     rows = selections[EXPERIMENT].rows
     rows = rows[rows["metric"].isin(list(CURVES))].assign(epoch=lambda part: part["repeat"].astype(int) + 1)
     # Each epoch is one number per realisation.
-    return _summarised(rows.assign(repeat=0), ["metric", "method", *SETTING, "epoch"])
+    return summarised(rows.assign(repeat=0), ["metric", "method", *SETTING, "epoch"])
 
 
 def delta_frame(selections: Mapping[str, Selection]) -> Any:
     """Delta by epoch over images and realisations, of the scores and of the last map."""
     keys = ["of", "method", *SETTING, "epoch"]
     rows = _delta_rows(selections[EXPERIMENT])
-    return _summarised(_in_all_realisations(rows, keys) if len(rows) else rows, keys)
-
-
-def _summarised(rows: Any, keys: list[str]) -> Any:
-    return summarised(rows, keys) if len(rows) else pd.DataFrame(columns=[*keys, *SUMMARY])
+    return summarised(_in_all_realisations(rows, keys) if len(rows) else rows, keys)
 
 
 def _in_all_realisations(rows: Any, keys: list[str]) -> Any:
-    """Without the best epoch of one realisation alone: the curve would jump from all of them to that one and back."""
+    """Leave out an epoch that only some realisations measured, at which the curve would jump."""
     there, every = (rows.groupby(by, observed=True)["cell"].transform("nunique") for by in (keys, keys[:-1]))
     return rows[there.eq(every)]
 
@@ -99,7 +95,7 @@ def draw_curves(points: Any) -> Drawing:
 
 @styled
 def draw_delta(points: Any) -> Drawing:
-    """The last map above, the scores below."""
+    """Delta of the last map is above, and that of the scores below."""
     return _by_epoch(points, "of", PARTS, "median")
 
 
@@ -191,7 +187,7 @@ def says_accuracy(points: Any) -> list[Statement]:
 
 
 def says_delta(points: Any) -> list[Statement]:
-    """By how much training changes Delta."""
+    """Say by how much training changes Delta."""
     found = []
     for part, name in PARTS.items():
         changes = []
@@ -207,7 +203,7 @@ def says_delta(points: Any) -> list[Statement]:
 
 
 def says_curves(points: Any) -> list[Statement]:
-    """How long was trained, and the best validation error seen."""
+    """Say what the lowest validation error is, and when it was reached."""
     errors = where(points, metric="validation_error")
     if not len(errors):
         return []

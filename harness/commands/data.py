@@ -1,0 +1,27 @@
+"""The command `data`: the data sets, found or fetched."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness.commands import options
+from sesn.tools.consoles import consoles
+
+
+def data(
+    fetch: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Download: mnist (12 MB), stl10 (2.6 GB).")
+    ] = None,
+    data: options.Data = None,
+) -> None:
+    """List the data sets that are found and what stands in for the others; download those that are asked for."""
+    with consoles(quiet=False) as (console, _):
+        from harness.commands.overview import data_table
+        from harness.data.download import fetch as fetch_set
+        from harness.data.sources import status as found
+
+        for name in fetch or ():
+            console.print(f"{name} is in {fetch_set(name, data)}", highlight=False, soft_wrap=True)
+        console.print(data_table(found(data)))
