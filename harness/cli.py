@@ -15,10 +15,3 @@ from harness.commands.status import status
 commands = typer.Typer()
 for _command in (plan, status, run, data, report, reproduce, methods):
     commands.command()(_command)
-
-
-def main() -> None:
-    """Left until every environment is installed anew: its console script is here."""
-    from sesn.tools.command import main as begin
-
-    begin()

@@ -32,7 +32,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "harness.bench",
-        "harness.check",
         "harness.data",
         "harness.experiments",
         "harness.paper",

@@ -1,1 +1,0 @@
-"""Left until every environment is installed anew: its entry point names the plugin here."""
