@@ -23,8 +23,8 @@ REAL_DATA = os.environ.setdefault("SESN_REAL_DATA", os.environ.pop("SESN_DATA", 
 
 STARTED = time.monotonic()
 MEASURED = pytest.StashKey[float]()
-#: The quick tests may take so many minutes: more than twice as many as on two slow cores.
-MINUTES = float(os.environ.get("SESN_TEST_MINUTES", "20"))
+#: The quick tests may take so many minutes: three times as many as two ordinary cores need.
+MINUTES = float(os.environ.get("SESN_TEST_MINUTES", "30"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

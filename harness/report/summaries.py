@@ -20,6 +20,9 @@ LEAST_RUNS = 3
 #: What `summarised` adds to the columns it groups by.
 SUMMARY = ("mean", "standard_deviation", "median", "low", "high", "draws", "values")
 
+#: Of so many pairs all orders can be counted.
+FEW_PAIRS = 8
+
 
 def summarised(rows: Any, by: Sequence[str]) -> Any:
     """One line per group of rows: mean and standard deviation of all values, median and its interval, and how many.
@@ -103,6 +106,18 @@ def counting_agreement(paper: float, here: float, images: int) -> Agreement:
     """Compare two error rates in %, one run each: the interval holds what the choice of test images explains."""
     parts = [max(rate, 0.0) * max(100 - rate, 0.0) / images for rate in (paper, here)]
     return Agreement(here - paper, float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(sum(parts)))
+
+
+def rank_correlation(first: Any, second: Any) -> tuple[float, float]:
+    """Spearman's coefficient, and how probable one as large would be if the two had nothing to do with each other.
+
+    Of up to eight pairs all orders are counted, because the usual approximation is wrong for so few.
+    """
+    rank, chance = stats.spearmanr(first, second)
+    if len(first) <= FEW_PAIRS and math.isfinite(rank):
+        orders = stats.PermutationMethod(n_resamples=math.factorial(FEW_PAIRS))
+        chance = stats.pearsonr(stats.rankdata(first), stats.rankdata(second), method=orders).pvalue
+    return float(rank), float(chance)
 
 
 def rounding(value: str | float) -> float:

@@ -9,12 +9,11 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy import stats
 
 from harness.report.errors import setting_name
 from harness.report.findings import Statement, sentence, told
 from harness.report.select import Selection, where
-from harness.report.summaries import medians, summarised
+from harness.report.summaries import medians, rank_correlation, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
@@ -180,7 +179,7 @@ def says_accuracy(points: Any) -> list[Statement]:
     # A network that diverged has no Delta, and hence no rank.
     for (part, *setting), group in points.dropna(subset=["delta", "error"]).groupby(["of", *SETTING]):
         if len(group) >= 4:
-            rank, chance = stats.spearmanr(group["delta"], group["error"])
+            rank, chance = rank_correlation(group["delta"], group["error"])
             values = {"count": len(group), "setting": setting_name(*setting), "part": PARTS[part]}
             found.append(told("measured", "accuracy-rank", downscale=DOWNSCALE, rank=rank, chance=chance, **values))
     return found
