@@ -99,7 +99,8 @@ def test_a_shorter_period_would_wrap_around(case: Any) -> None:
     """The period is the least: if a window reaches beyond the map, with one pixel less some output changes."""
     x, kernel, rows, columns = case
     whole = period(rows, Taps.centred(kernel.shape[-1]))
-    if whole == rows.size:
+    expected = dense_convolution(torch.ones_like(x), torch.ones_like(kernel), None, rows, columns)
+    if whole == rows.size or not expected.any():  # strides and padding may leave windows that see no pixel
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spectral, "period", lambda axis, taps: period(axis, taps) - (axis is rows))
@@ -107,7 +108,6 @@ def test_a_shorter_period_would_wrap_around(case: Any) -> None:
             rows, columns, *[Taps.centred(kernel.shape[-1])] * 2, x.device, torch.float64
         )
     ones = spectral.spectral_plain(torch.ones_like(x), torch.ones_like(kernel), transforms)
-    expected = dense_convolution(torch.ones_like(x), torch.ones_like(kernel), None, rows, columns)
     assert not torch.allclose(ones, expected, atol=1e-6)
 
 
