@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.records import Budget
-from harness.report import configurations, delta, errors, goals, kernels, own, table_1, times, training, waterfall
+from harness.report import causes, configurations, delta, errors, goals, kernels, own, table_1, times, training
 from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection
 from harness.report.tables import Table
@@ -117,7 +117,7 @@ _ROWS = (
         )
         for name in ("mnist", "stl10")
     ),
-    Artefact("causes", ("causes",), waterfall.causes_frame, waterfall.causes_says),
+    Artefact("causes", ("causes",), causes.causes_frame, causes.causes_says),
     Artefact("delta-accuracy", _MNIST, training.accuracy_frame, training.says_accuracy, training.draw_accuracy),
     Artefact(
         "delta-training", _MNIST, training.delta_frame, training.says_delta, training.draw_delta, budgets=_LONGEST

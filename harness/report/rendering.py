@@ -15,10 +15,10 @@ from harness.experiment import Experiment
 from harness.records import Budget
 from harness.report import own, times
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
+from harness.report.causes import causes_selection
 from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection, cleaned, published_rows, select
 from harness.report.tables import Table
-from harness.report.waterfall import causes_selection
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing
 from sesn.tools.machine import machine_words
