@@ -31,7 +31,7 @@ from sesn.methods.sicnn import SiCNNLift
 torch.manual_seed(0)
 grid = ScaleGrid([1.5, 2.1, 3.0])
 wide = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), "wide", 5, mult=1.1)
-anything = SteerableBasis.from_function(lambda x, y: torch.exp(-(x**2) - y**2 + x * y), grid, None, "wide")
+anything = SteerableBasis.from_function(lambda x, y: torch.exp(-(x**2) - y**2 + x * y), grid, "wide")
 CASES = {
     "type B": (ScaleLift(3, 4, wide), (2, 3, 17, 4)),
     "any function": (ScaleLift(3, 4, anything), (2, 3, 14, 7)),

@@ -8,7 +8,7 @@ from functools import partial, reduce
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -99,6 +99,7 @@ def test_no_layer_between_fields_looks_farther_than_it_says(key: str) -> None:
     stride=st.integers(1, 2),
     layer=st.sampled_from([SIConv, partial(SEVFLift, angles=[0.0])]),
 )
+@example(scale=0.30078125, side=69, half=1, stride=2, layer=SIConv)
 def test_methods_that_resize_look_no_farther_than_they_say(
     scale: float, side: int, half: int, stride: int, layer: Callable[..., nn.Module]
 ) -> None:

@@ -40,10 +40,12 @@ def resize(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def resized_reach(kernel_size: int, stride: int, smallest: float) -> int:
     """Pixels that an output sees to each side through a kernel on a map resized by `smallest`, and back.
 
-    Between two responses, a stride apart, the output is interpolated; the last two pixels are what interpolating the
-    input and rounding its size to whole pixels may add.
+    Between two responses, a stride apart, the output is interpolated. Pixels are resized about their centres, so that
+    strided responses lie off the output's place. The last two pixels are what interpolating the input and rounding its
+    size to whole pixels may add.
     """
-    return math.ceil((kernel_size // 2 + stride) / smallest) + 2
+    shift = (stride - 1) / 2 * abs(1 / smallest - 1)
+    return math.ceil((kernel_size // 2 + stride) / smallest + shift) + 2
 
 
 def _interpolation(positions: Tensor, size: int) -> Tensor:
