@@ -225,6 +225,42 @@ def test_it_is_run_by_workers_into_the_store_and_listed_by_the_report(mine: Path
     assert "12 rows of mine, whose file has changed since" in listed
 
 
+OPTIONAL = """
+@dataclass(frozen=True, kw_only=True)
+class Optionally(CellSettings):
+    width: int | None = None
+    word: str | None = None
+
+def optional_cells(request):
+    given = [{}, {"width": 3}, {"word": "a"}]
+    return [("", Optionally(**one), 0, "") for one in given]
+
+def optional_run(cell, context):
+    settings = Optionally.of(cell)
+    value = 1.0 + 10 * (settings.width is not None) + 100 * (settings.word is not None)
+    return [Measurement("delta", (value,) * 2), Measurement("energy", (value,) * 2, {"depth": 1})]
+
+OPTIONAL = replace(MINE, key="optional", settings=Optionally, cells=optional_cells, run=optional_run)
+"""
+
+
+def test_cells_that_lack_a_setting_are_not_averaged_with_those_that_have_it(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(TINY + OPTIONAL, encoding="utf-8")
+    rows, out = tmp_path / "rows", tmp_path / "out"
+    done = invoke("run", f"{mine}:OPTIONAL", "--rows", rows, "--threads", "1")
+    assert done.exit_code == 0, done.output
+    report = invoke("report", "--rows", rows, "--out", out, "--causes", tmp_path / "none.json")
+    assert report.exit_code == 0, report.output
+    listed = (out / "tables" / "own-experiments.md").read_text(encoding="utf-8")
+    for line in (
+        "| delta | width=none, word=none | 1 | 0 | 2 |",
+        "| delta | width=3, word=none | 11 | 0 | 2 |",
+        "| delta | width=none, word=a | 1e+02 | 0 | 2 |",
+        "| energy | width=3, word=none, depth=1 | 11 | 0 | 2 |",
+    ):
+        assert line in listed, listed
+
+
 @pytest.mark.slow
 def test_the_example_of_the_documentation_runs_as_the_documentation_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
