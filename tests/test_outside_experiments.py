@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from typer.testing import CliRunner
@@ -43,6 +43,13 @@ TAKEN = replace(MINE, key="parameters")
 BROKEN = replace(MINE, key="broken", cells=lambda request: [("", Settings(size=1 // 0), 0, "")])
 SHORT = replace(MINE, key="short", cells=lambda request: [("", Settings(size=1))])
 TEXT = replace(MINE, key="text", cells=lambda request: [("", Settings(size=float("nan")), 0, "")])
+TWICE = replace(MINE, key="twice", cells=lambda request: cells(request) + cells(request)[:1])
+PLAIN = replace(MINE, key="plain", cells=lambda request: [("", {"size": 1}, 0, "")])
+UNKNOWN = replace(MINE, key="unknown", cells=lambda request: [("sesn-scaler", Settings(size=1), 0, "")])
+SEEDLESS = replace(MINE, key="seedless", cells=lambda request: [("", Settings(size=1), 0.5, "")])
+EMPTY = replace(MINE, key="empty", cells=lambda request: [])
+NOTHING = replace(MINE, key="nothing", cells=lambda request: None)
+IDLE = replace(MINE, key="idle", work=lambda settings: 0)
 NUMBER = 3
 """
 
@@ -75,6 +82,7 @@ class Sized(CellSettings):
     size: int
     half: float = 0.5
     word: str | None = None
+    other: Optional[int] = None  # noqa: UP045 - users write this, too
 
 
 def nothing(_cell: Cell, _context: Context) -> list[Measurement]:
@@ -102,6 +110,14 @@ class Listed(CellSettings):
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "key": ({"key": "My Sweep"}, r"`key` \(='My Sweep'\) must be small letters"),
     "version": ({"version": 0}, r"`version` \(=0\) must be a whole number"),
+    "version that is a truth value": ({"version": True}, r"`version` \(=True\) must be a whole number"),
+    "title": ({"title": 3}, r"`title` \(=3\) must be a sentence"),
+    "no title": ({"title": ""}, r"`title` \(=''\) must be a sentence"),
+    "alone": ({"alone": "yes"}, r"`alone` \(='yes'\) must be True or False"),
+    "timed_by": ({"timed_by": 3}, r"`timed_by` \(=3\) must be the key of an experiment"),
+    "no axes": ({"axes": None}, r"`axes` \(=None\) must be a tuple of names"),
+    "axes that are text": ({"axes": "size"}, r"`axes` \(='size'\) must be a tuple of names"),
+    "sizes that are a number": ({"sizes": 3}, r"`sizes` \(=3\) must be a tuple of names"),
     "seed": ({"seed": "dice"}, r"`seed of experiment 'sized'` \(='dice'\) must be one of"),
     "axes": ({"axes": ("colour",)}, r"`axes` \(='colour'\) must be a field of its settings"),
     "sizes": ({"sizes": ("colour",)}, r"`sizes` \(='colour'\) must be a field"),
@@ -140,6 +156,27 @@ def test_every_planned_cell_of_every_experiment_reads_back(key: str) -> None:
         assert row.knows(one.cell)
 
 
+RETURNED: dict[str, tuple[Any, str]] = {
+    "a number": (lambda: 0.5, "must return a list of Measurement, and returned 0.5"),
+    "nothing": (lambda: None, "must return a list of Measurement, and returned None"),
+    "a plain tuple": (lambda: [("delta", (0.5,))], "must return a list of Measurement, and returned ('delta', (0.5,))"),
+    "one value": (lambda: [Measurement("delta", 0.5)], "`values` of delta (=0.5) must be a tuple of numbers"),  # type: ignore[arg-type]
+    "words": (lambda: [Measurement("delta", ("a",))], "`values of delta` (=('a',)) must be a sequence of numbers"),  # type: ignore[arg-type]
+    "a place": (lambda: [Measurement("delta", (0.5,), 3)], "`at` of delta (=3) must be names and values"),  # type: ignore[arg-type]
+    "an empty list": (list, "the cell returned no measurement"),
+}
+
+
+@pytest.mark.parametrize(("returned", "words"), RETURNED.values(), ids=RETURNED)
+def test_wrong_measurements_are_named_in_the_reason(
+    returned: Callable[[], Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.nothing", lambda _cell, _context: returned())
+    result = carry_out(Planned(Cell("sized", 1, "smoke", ""), runner=f"{__name__}:nothing"), Context(), lambda *_: None)
+    assert result.status == "failed"
+    assert words in result.reason
+
+
 # From outside
 
 
@@ -167,7 +204,17 @@ BAD = {
     ),
     "unknown": ("delta-dept", "did you mean 'delta-depth'?"),
     "cells that fail": ("{folder}/mine.py:BROKEN", "making its cells failed: ZeroDivisionError"),
-    "cells that lack a part": ("{folder}/mine.py:SHORT", "making its cells failed: TypeError"),
+    "cells that lack a part": ("{folder}/mine.py:SHORT", "(=('', Settings(size=1))) must be a tuple of four"),
+    "a cell twice": ("{folder}/mine.py:TWICE", "must return each cell once, and returned twice twice: size=1"),
+    "settings of another kind": ("{folder}/mine.py:PLAIN", "(={'size': 1}) must be of type Settings"),
+    "an unknown method": ("{folder}/mine.py:UNKNOWN", "`method of a cell of experiment 'unknown'` (='sesn-scaler')"),
+    "a seed that is no number": (
+        "{folder}/mine.py:SEEDLESS",
+        "`seed of a cell of experiment 'seedless'` (=0.5) must be a whole number",
+    ),
+    "no cells": ("{folder}/mine.py:EMPTY", "experiment 'empty': `cells` returned no cell at budget smoke"),
+    "no list of cells": ("{folder}/mine.py:NOTHING", "(=None) must be a function that returns a list of cells"),
+    "no work": ("{folder}/mine.py:IDLE", "`work of a cell of experiment 'idle'` (=0) must be a positive number"),
     "settings that are no numbers": ("{folder}/mine.py:TEXT", "must be text, a finite number"),
     "a file that fails": ("{folder}/broken.py:MINE", "ZeroDivisionError: division by zero (broken.py, line 1)"),
 }
