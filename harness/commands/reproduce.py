@@ -22,7 +22,7 @@ def reproduce(
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last lines only.")] = False,
 ) -> None:
-    """Run every experiment of the paper and draw what was found. Stopped or killed, the same command goes on.
+    """Run every experiment of the paper and draw what was found. Stopped or killed, the same command continues where it stopped.
 
     On the data that come with the packages, unless a folder of data sets is named. Exit status as of `sesn run`.
     """

@@ -48,7 +48,7 @@ def experiment(name: str) -> Experiment:
         raise WrongTypeError(f"{what}: `{found.name}` must be a harness.experiments.Experiment, and is of type {kind}")
     row = found.value.from_file(found.home, found.digest)
     if row.key in EXPERIMENTS and EXPERIMENTS[row.key].home != row.home:
-        rule = f"a key that no other experiment has, as {EXPERIMENTS[row.key].home or 'sesn'} does"
+        rule = f"a key that no other experiment has, and {EXPERIMENTS[row.key].home or 'sesn'} has one of that key"
         raise UsageError(complaint("key", row.key, rule, f"rename the experiment of {row.home}"))
     _check_timing(row)
     EXPERIMENTS[row.key] = row
@@ -56,7 +56,7 @@ def experiment(name: str) -> Experiment:
 
 
 def plan(request: Request, experiments: Iterable[str] | None = None) -> list[Planned]:
-    """The cells of the experiments, or of all, in order; of one that is named twice, once."""
+    """The cells of the named experiments in order, or of all; an experiment that is named twice counts once."""
     chosen = {row.key: row for row in map(experiment, experiments or EXPERIMENTS)}
     return [planned for row in chosen.values() for planned in row.plan(request)]
 
