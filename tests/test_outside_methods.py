@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,12 @@ import sesn
 from harness.bench.methods import measure_methods
 from harness.experiment import Context, Request
 from harness.experiments import EXPERIMENTS, plan
-from harness.experiments.properties import properties
+from harness.experiments.properties import FAMILIES, properties
 from harness.records import SOURCE
 from harness.run import imports
 from harness.store.frame import load
-from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
+from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside, scales_of
+from sesn.methods.method import OWN_STEPS
 from sesn.networks import NETWORKS
 from sesn.tools.app import app
 
@@ -40,6 +42,17 @@ MINE = sesn.Method("mine", "My Method", networks={{"mnist": mnist}}, layer=lambd
 OTHER = sesn.Method("cnn", "Another", networks={{"mnist": mnist}})
 LAYER = sesn.Method("only-layer", "Only Layer", layer=lambda step: nn.Flatten())
 NUMBER = 3
+
+def rooted(step):
+    if abs(step - 2 ** 0.5) > 1e-9:
+        raise sesn.Inadmissible(f"`step` (={{step:.4g}}) must be the square root of 2")
+    return sesn.ScaleLift(3, 8, sesn.basis_a(sesn.ScaleGrid.geometric(1.0, step, 2), 7, 3))
+
+def none(step):
+    raise sesn.Inadmissible(f"`step` (={{step:.4g}}) is never right")
+
+ROOTED = sesn.Method("rooted", "Rooted", layer=rooted)
+NO_STEP = sesn.Method("no-step", "No Step", layer=none)
 """
 
 
@@ -154,6 +167,7 @@ BAD = {
     "unknown": ("mien", "must be one of cnn"),
     "wrong outputs": ("{folder}/wrong.py:MINE", "must map [2, 1, 28, 28] to [2, 10]; it returned [2, 9]"),
     "wrong inputs": ("{folder}/narrow.py:MINE", "(resolution=28) failed: RuntimeError"),
+    "a layer without steps": ("{folder}/mine.py:NO_STEP", "must have one of the steps 2, 3, 4"),
     "wrong layer": ("{folder}/mine.py:LAYER", "must return maps [b, c, h, w]"),
     "broken": (
         "{folder}/broken.py:MINE",
@@ -227,6 +241,24 @@ def test_table_1_and_the_benchmark(mine: Path) -> None:
     assert {"delta", "delta_cnn", "translation_error", "interscale_reach"} <= {one.metric for one in found}
     results = measure_methods(1, torch.device("cpu"), "", 2, methods=[f"{mine}:MINE"])
     assert [one.method.key for one in results] == ["cnn", "mine"] * 2
+
+
+@pytest.mark.slow
+def test_a_layer_that_cannot_have_the_step_2_is_in_table_1(mine: Path) -> None:
+    (planned,) = EXPERIMENTS["properties"].plan(Request(methods=(f"{mine}:ROOTED",)))
+    found = properties(planned.cell, Context())
+    refused = {one.at["downscale"] for one in found if "refused" in one.at}
+    assert len(refused) == 8
+    assert math.sqrt(2) not in refused
+
+
+def test_a_layer_stands_for_its_method_at_the_first_step_that_it_can_have(mine: Path) -> None:
+    assert tuple(step for steps in FAMILIES.values() for step in steps) == OWN_STEPS
+    row = method(f"{mine}:ROOTED")
+    outside.check(row)
+    grid = scales_of(row.first_layer(3, 8))
+    assert grid is not None
+    assert grid.ratio == pytest.approx(math.sqrt(2))
 
 
 @pytest.mark.slow

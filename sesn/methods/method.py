@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -33,8 +34,8 @@ WIDE_SIDE: Final = 3
 EXTENT = 2
 #: The step between the scales of layers from field to field, and how many they have.
 HIDDEN_STEP, HIDDEN_SCALES = 2, 3
-#: The step of the layer that stands for a method without one of the two skeletons.
-OWN_STEP = 2.0
+#: The steps of the layer that stands for a method without one of the two skeletons: the first that it can have.
+OWN_STEPS = (2.0, 3.0, 4.0, 3 / 2, 12 / 5, 16 / 5, math.sqrt(2), math.sqrt(5), math.pi)
 
 AtStep = Callable[[float], nn.Module]
 Between = Callable[[], nn.Module]
@@ -206,17 +207,25 @@ class Method:
             network: "mnist" (at 28) or "stl10"; by default the first that the method has.
 
         Returns:
-            The layer; of a method without one of the skeletons, its `layer` at the step 2.
+            The layer; of a method without one of the skeletons, its `layer` at the step 2 or, if it cannot have that,
+            at the first that it can have of the steps of Table 1.
 
         Raises:
-            UsageError: there is no such network, nor a layer to stand for it.
+            UsageError: there is no such network, nor a layer to stand for it, or the layer refuses every step.
         """
         chosen = network or next((name for name in NETWORKS if name in self.networks), "mnist")
         if (reason := self.lacks(chosen, recipe)) and (network or self.layer is None):
             raise UsageError(f"{self.label} (method {self.key!r}) has no layer for {chosen}: {reason}")
         if isinstance(skeleton := self.networks.get(chosen), Skeleton):
             return skeleton.first_layer(in_channels, out_channels, recipe)
-        return self.at_step(OWN_STEP)
+        refusal = ""
+        for step in OWN_STEPS:
+            try:
+                return self.at_step(step)
+            except Inadmissible as error:
+                refusal = str(error)
+        steps = ", ".join(f"{step:.4g}" for step in OWN_STEPS)
+        raise Inadmissible(f"the layer of the method {self.key!r} must have one of the steps {steps}: {refusal}")
 
     def at_step(self, step: float) -> nn.Module:
         """Make the layer whose neighbouring scales are a factor apart.

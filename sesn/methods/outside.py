@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from sesn._source import digest, named, worded
-from sesn.errors import UsageError
-from sesn.methods.method import COLOURS, OWN_STEP, Method
+from sesn.errors import Inadmissible, UsageError
+from sesn.methods.method import CHANNELS, COLOURS, OWN_STEPS, Method
 from sesn.networks import NETWORKS
 
 #: Installed packages register methods under this group of entry points.
@@ -55,11 +55,23 @@ def check(row: Method) -> None:
             if shape != (2, task.classes):
                 raise UsageError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
     if row.layer is not None:
-        what = f"`method` (={row.key!r}): its layer for the step {OWN_STEP:g}"
+        _check_layer(row)
+
+
+def _check_layer(row: Method) -> None:
+    """Try the layer at the first step that it can have."""
+    for step in OWN_STEPS:
+        what = f"`method` (={row.key!r}): its layer for the step {step:.4g}"
         with worded(what):
-            shape = _shape(what, row.layer(OWN_STEP), (COLOURS, TRIED_SIDE, TRIED_SIDE))
+            try:
+                module = row.at_step(step)
+            except Inadmissible:
+                continue
+            shape = _shape(what, module, (COLOURS, TRIED_SIDE, TRIED_SIDE))
         if len(shape) < 4:
             raise UsageError(f"{what} must return maps [b, c, h, w] or fields [b, c, s, h, w]; it returned {[*shape]}")
+        return
+    row.first_layer(COLOURS, CHANNELS)  # a skeleton's may stand for it, as that of a plain network does
 
 
 def _shape(what: str, module: object, image: tuple[int, ...]) -> tuple[int, ...]:
