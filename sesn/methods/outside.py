@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -32,13 +32,18 @@ def from_file(text: str) -> tuple[str, Method]:
     return found.home, _digested(found.value, found.digest, f"{what}: `{found.name}`")
 
 
-def installed() -> Iterator[tuple[str, Method]]:
-    """The methods of installed packages; one that cannot be loaded is left out with a warning."""
+def installed(join: Callable[[str, Method], object]) -> None:
+    """Have the methods of installed packages join; one that cannot be loaded, or cannot join, is left out."""
     for entry in entry_points(group=GROUP):
         try:
-            yield f"{entry.value} of the entry points {GROUP}", _load(entry)
+            join(f"{entry.value} of the entry points {GROUP}", _load(entry))
         except Exception as error:  # whatever another package does must not stop this one
-            warnings.warn(f"the method {entry.name!r} ({entry.value}) is left out: {error}", stacklevel=2)
+            warn_of(entry.name, entry.value, error)
+
+
+def warn_of(name: str, home: str, error: Exception) -> None:
+    """Say that a method of an installed package is left out, and why."""
+    warnings.warn(f"the method {name!r} ({home}) is left out: {error}", stacklevel=3)
 
 
 @cache
@@ -54,6 +59,8 @@ def check(row: Method) -> None:
                 shape = _shape(what, module, task.image)
             if shape != (2, task.classes):
                 raise UsageError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
+            if not any(parameter.requires_grad for parameter in module.parameters()):
+                raise UsageError(f"{what} must have parameters that can be trained, and has none")
     if row.layer is not None:
         _check_layer(row)
 
