@@ -117,6 +117,19 @@ def line_of(error: BaseException | None, path: Path | None = None) -> str:
     return last
 
 
+def is_our_bug(error: BaseException) -> bool:
+    """Whether a line of this package raised an error that is no answer to what it was given.
+
+    Torch raises RuntimeError, also from our lines, for what a user can cause, such as memory that does not suffice. A
+    mode that watches torch's functions calls them in its own `__torch_function__`, on behalf of who called them.
+    """
+    if isinstance(error, UsageError | RuntimeError | MemoryError):
+        return False
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    last = next((code for code in reversed(codes) if code.co_name != "__torch_function__"), None)
+    return last is not None and Path(last.co_filename).is_relative_to(_OURS[0])
+
+
 def _is_users(filename: str, path: Path | None) -> bool:
     """Whether a line of code is in the user's file, or in another that is neither ours nor an installed package's."""
     file = Path(filename).resolve()
