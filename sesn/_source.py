@@ -33,9 +33,9 @@ class Named(NamedTuple):
         return f"{self.path}:{self.name}"
 
 
-def names_file(text: str) -> bool:
-    """Whether a text is meant as FILE.py:NAME rather than as a key."""
-    return ":" in text or text.endswith(".py")
+def names_file(text: object) -> bool:
+    """Whether a text is meant as FILE.py:NAME rather than as a key; what is no text is not."""
+    return isinstance(text, str) and (":" in text or text.endswith(".py"))
 
 
 def named(text: str, what: str, form: str, example: str) -> Named:

@@ -261,3 +261,19 @@ def test_integer_tensors(layer: nn.Module, dtype: torch.dtype) -> None:
 def test_what_is_no_tensor(layer: nn.Module) -> None:
     with complains(TypeError, "must be a torch tensor", "got list"):
         layer([[1.0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: sesn.build(None, "mnist"), r"`method` \(=None\) must be text, one of cnn"),  # type: ignore[arg-type]
+        (lambda: sesn.build(3, 4), r"`method` \(=3\) must be text"),  # type: ignore[arg-type]
+        (lambda: sesn.build(["cnn"], "mnist"), r"`method` \(=\['cnn'\]\) must be text"),  # type: ignore[arg-type]
+        (lambda: sesn.build("cnn", ["mnist"]), r"`network` \(=\['mnist'\]\) must be text, one of mnist"),  # type: ignore[arg-type]
+        (lambda: sesn.list_methods(3), r"`network` \(=3\) must be text"),  # type: ignore[arg-type]
+        (lambda: sesn.rescale(3, 0.5), r"`image` must be a torch tensor \[..., h, w\], got int"),  # type: ignore[arg-type]
+    ],
+)
+def test_names_that_are_no_text_and_images_that_are_no_tensors(call: Any, words: str) -> None:
+    with pytest.raises(sesn.WrongTypeError, match=words):
+        call()

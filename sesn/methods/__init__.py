@@ -57,7 +57,7 @@ def method(key: str) -> Method:
     """The method of that key, or of FILE.py:NAME; an unknown key is answered with the keys, and the nearest of them."""
     if names_file(key):
         return _joined(*outside.from_file(key))
-    if key not in METHODS:
+    if isinstance(key, str) and key not in METHODS:
         discover()
     return looked_up("method", key, METHODS)
 
