@@ -134,12 +134,15 @@ class Method:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        named = self.colour == "" or re.fullmatch(r"#[0-9a-fA-F]{6}", self.colour) is not None
-        _checks.require(named, "colour", self.colour, "of the form #RRGGBB", "or leave it out")
         good = isinstance(self.key, str) and KEY.fullmatch(self.key) is not None
         _checks.require(good, "key", self.key, "small letters, digits and hyphens", "such as my-method")
-        for network in self.networks:
-            _known_network(network)
+        self._check_types()
+        _checks.require(bool(self.label.strip()), "label", self.label, "a name to print", "such as 'My Method'")
+        named = self.colour == "" or re.fullmatch(r"#[0-9a-fA-F]{6}", self.colour) is not None
+        _checks.require(named, "colour", self.colour, "of the form #RRGGBB", "or leave it out")
+        sides = (WIDE_SIDE, MNIST_SIDE)
+        _checks.require(self.side in sides, "side", self.side, f"{WIDE_SIDE} or {MNIST_SIDE}", "or leave it out")
+        _checks.one_of("resamples", self.resamples, ("", "input", "filters"))
         if not self.networks and self.layer is None:
             raise UsageError(f"method {self.key!r} must have a network or a layer: give `networks` or `layer`")
         for network in NETWORKS:
@@ -147,6 +150,22 @@ class Method:
                 raise UsageError(f"method {self.key!r} must have either a network or a reason why not for {network}")
         if unknown := sorted(set(self.absences) - set(ABSENCES)):
             raise UsageError(f"method {self.key!r}: `absences` has {unknown}; it may have {', '.join(ABSENCES)}")
+
+    def _check_types(self) -> None:
+        for name, kind, rule in (
+            ("label", str, "text"),
+            ("colour", str, "text of the form #RRGGBB"),
+            ("source", Source, "a sesn.Source"),
+            ("networks", Mapping, "a mapping from networks to functions that make them"),
+            ("labels", Mapping, "a mapping from networks to printed names"),
+            ("absences", Mapping, "a mapping to reasons"),
+        ):
+            if not isinstance(value := getattr(self, name), kind):
+                raise WrongTypeError(f"method {self.key!r}: " + _checks.complaint(name, value, rule))
+        makers = {f"networks[{network!r}]": make for network, make in self.networks.items() if _known_network(network)}
+        for name, make in (makers | {"layer": self.layer, "between": self.between}).items():
+            if not (callable(make) or (make is None and name not in makers)):
+                raise WrongTypeError(f"method {self.key!r}: " + _checks.complaint(name, make, "a function"))
 
     def label_on(self, network: str) -> str:
         """Name it as the tables of one network do.
