@@ -277,3 +277,25 @@ def test_what_is_no_tensor(layer: nn.Module) -> None:
 def test_names_that_are_no_text_and_images_that_are_no_tensors(call: Any, words: str) -> None:
     with pytest.raises(sesn.WrongTypeError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"label": ""}, sesn.UsageError, r"`label` \(=''\) must be a name to print"),
+        ({"label": 3}, sesn.WrongTypeError, r"`label` \(=3\) must be text"),
+        ({"source": "text"}, sesn.WrongTypeError, r"`source` \(='text'\) must be a sesn.Source"),
+        ({"side": 5}, sesn.UsageError, r"`side` \(=5\) must be 3 or 7"),
+        ({"resamples": "foo"}, sesn.UsageError, r"`resamples` \(='foo'\) must be one of"),
+        ({"layer": 3}, sesn.WrongTypeError, r"`layer` \(=3\) must be a function"),
+        ({"between": 3}, sesn.WrongTypeError, r"`between` \(=3\) must be a function"),
+        ({"networks": {"mnist": 3}}, sesn.WrongTypeError, r"`networks\['mnist'\]` \(=3\) must be a function"),
+        ({"networks": {"mnist": None}}, sesn.WrongTypeError, r"`networks\['mnist'\]` \(=None\) must be a function"),
+        ({"networks": nn.Identity}, sesn.WrongTypeError, "must be a mapping from networks"),
+        ({"colour": None}, sesn.WrongTypeError, r"`colour` \(=None\) must be text of the form #RRGGBB"),
+    ],
+)
+def test_a_wrong_field_of_a_method_is_an_error_at_once(change: Any, error: type[Exception], words: str) -> None:
+    fields: dict[str, Any] = {"key": "mine", "label": "Mine", "layer": lambda step: nn.Identity()}
+    with pytest.raises(error, match=words):
+        sesn.Method(**(fields | change))

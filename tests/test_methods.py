@@ -396,25 +396,3 @@ def test_the_command_refuses_an_unknown_recipe() -> None:
     assert "'papre'" in result.output
     assert all(recipe in result.output for recipe in RECIPES)
     assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"label": ""}, sesn.UsageError, r"`label` \(=''\) must be a name to print"),
-        ({"label": 3}, sesn.WrongTypeError, r"`label` \(=3\) must be text"),
-        ({"source": "text"}, sesn.WrongTypeError, r"`source` \(='text'\) must be a sesn.Source"),
-        ({"side": 5}, sesn.UsageError, r"`side` \(=5\) must be 3 or 7"),
-        ({"resamples": "foo"}, sesn.UsageError, r"`resamples` \(='foo'\) must be one of"),
-        ({"layer": 3}, sesn.WrongTypeError, r"`layer` \(=3\) must be a function"),
-        ({"between": 3}, sesn.WrongTypeError, r"`between` \(=3\) must be a function"),
-        ({"networks": {"mnist": 3}}, sesn.WrongTypeError, r"`networks\['mnist'\]` \(=3\) must be a function"),
-        ({"networks": {"mnist": None}}, sesn.WrongTypeError, r"`networks\['mnist'\]` \(=None\) must be a function"),
-        ({"networks": nn.Identity}, sesn.WrongTypeError, "must be a mapping from networks"),
-        ({"colour": None}, sesn.WrongTypeError, r"`colour` \(=None\) must be text of the form #RRGGBB"),
-    ],
-)
-def test_a_wrong_field_of_a_method_is_an_error_at_once(change: Any, error: type[Exception], words: str) -> None:
-    fields: dict[str, Any] = {"key": "mine", "label": "Mine", "layer": lambda step: nn.Identity()}
-    with pytest.raises(error, match=words):
-        sesn.Method(**(fields | change))
