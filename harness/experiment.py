@@ -16,8 +16,7 @@ from sesn._checks import complaint, one_of, positive, require, whole
 from sesn._lookup import looked_up
 from sesn._source import worded
 from sesn.errors import UsageError, WrongTypeError
-from sesn.methods import METHODS, Method, discover, method
-from sesn.methods.outside import check
+from sesn.methods import METHODS, Method, discover, leave_out_bad_ones, method
 
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 #: What the seed of a cell numbers; "" where nothing is random in what an experiment shows.
@@ -130,9 +129,7 @@ class Request:
         if self.methods is not None:
             rows = [method(name) for name in self.methods]
             object.__setattr__(self, "methods", tuple(row.key for row in rows))
-        for row in self.chosen(METHODS.values()):
-            if row.digest:
-                check(row)
+        leave_out_bad_ones(self.methods)
 
     def chosen(self, rows: Iterable[Method]) -> list[Method]:
         """Those of the methods that were asked for."""

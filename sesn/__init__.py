@@ -9,31 +9,44 @@ The public names are listed in `__init__.pyi`. Each is imported from its module 
 --help` and the start of pytest, which import this package, do not wait for torch.
 """
 
-import re
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+import re as _re
+from importlib import import_module as _import_module
+from pathlib import Path as _Path
+from typing import Any as _Any
 
-#: The module of each public name.
-_HOMES = {
+#: The module of each public name; the home of modules that `import sesn` offers, such as `sesn.methods`, is sesn.
+_TOLD = {
     name: home
-    for home, name in re.findall(
-        r"^from (\S+) import (\w+) as", Path(__file__).with_suffix(".pyi").read_text("utf-8"), flags=re.MULTILINE
+    for home, name in _re.findall(
+        r"^from (\S+) import (\w+) as", _Path(__file__).with_suffix(".pyi").read_text("utf-8"), flags=_re.MULTILINE
     )
 }
-#: Modules that `import sesn` offers by name as well, such as `sesn.methods`.
-_MODULES = ("basis", "errors", "layers", "meter", "methods", "networks", "scales", "strategies", "tools")
+_HOMES = {name: home for name, home in _TOLD.items() if home != __name__}
+_MODULES = tuple(name for name, home in _TOLD.items() if home == __name__)
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _HOMES:
+        return _import_module(f"{__name__}.{name}")
+    if name == "__version__":
+        found: _Any = _version()
+    elif name in _HOMES:
+        found = getattr(_import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_TOLD, "__version__"})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:  # the source is on the path, and nothing is installed
+        return "0+unknown"

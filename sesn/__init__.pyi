@@ -1,5 +1,14 @@
 """The public names: what type checkers and editors read, and where `__init__.py` looks for the module of a name."""
 
+from sesn import basis as basis
+from sesn import errors as errors
+from sesn import layers as layers
+from sesn import meter as meter
+from sesn import methods as methods
+from sesn import networks as networks
+from sesn import scales as scales
+from sesn import strategies as strategies
+from sesn import tools as tools
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b
@@ -31,3 +40,5 @@ from sesn.methods import Source as Source
 from sesn.methods import build as build
 from sesn.methods import list_methods as list_methods
 from sesn.scales import ScaleGrid as ScaleGrid
+
+__version__: str

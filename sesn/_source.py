@@ -33,9 +33,9 @@ class Named(NamedTuple):
         return f"{self.path}:{self.name}"
 
 
-def names_file(text: str) -> bool:
-    """Whether a text is meant as FILE.py:NAME rather than as a key."""
-    return ":" in text or text.endswith(".py")
+def names_file(text: object) -> bool:
+    """Whether a text is meant as FILE.py:NAME rather than as a key; what is no text is not."""
+    return isinstance(text, str) and (":" in text or text.endswith(".py"))
 
 
 def named(text: str, what: str, form: str, example: str) -> Named:
@@ -115,6 +115,19 @@ def line_of(error: BaseException | None, path: Path | None = None) -> str:
                 last = f" ({Path(frame.f_code.co_filename).name}, line {number})"
         error = error.__cause__
     return last
+
+
+def is_our_bug(error: BaseException) -> bool:
+    """Whether a line of this package raised an error that is no answer to what it was given.
+
+    Torch raises RuntimeError, also from our lines, for what a user can cause, such as memory that does not suffice. A
+    mode that watches torch's functions calls them in its own `__torch_function__`, on behalf of who called them.
+    """
+    if isinstance(error, UsageError | RuntimeError | MemoryError):
+        return False
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    last = next((code for code in reversed(codes) if code.co_name != "__torch_function__"), None)
+    return last is not None and Path(last.co_filename).is_relative_to(_OURS[0])
 
 
 def _is_users(filename: str, path: Path | None) -> bool:

@@ -39,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "harness.run",
         "harness.store",
     ),
-    ("harness.__main__", "harness.cli", "harness.commands"),
+    ("harness.__main__", "harness.bench.__main__", "harness.cli", "harness.commands"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])

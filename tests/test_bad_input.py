@@ -261,3 +261,41 @@ def test_integer_tensors(layer: nn.Module, dtype: torch.dtype) -> None:
 def test_what_is_no_tensor(layer: nn.Module) -> None:
     with complains(TypeError, "must be a torch tensor", "got list"):
         layer([[1.0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: sesn.build(None, "mnist"), r"`method` \(=None\) must be text, one of cnn"),  # type: ignore[arg-type]
+        (lambda: sesn.build(3, 4), r"`method` \(=3\) must be text"),  # type: ignore[arg-type]
+        (lambda: sesn.build(["cnn"], "mnist"), r"`method` \(=\['cnn'\]\) must be text"),  # type: ignore[arg-type]
+        (lambda: sesn.build("cnn", ["mnist"]), r"`network` \(=\['mnist'\]\) must be text, one of mnist"),  # type: ignore[arg-type]
+        (lambda: sesn.list_methods(3), r"`network` \(=3\) must be text"),  # type: ignore[arg-type]
+        (lambda: sesn.rescale(3, 0.5), r"`image` must be a torch tensor \[..., h, w\], got int"),  # type: ignore[arg-type]
+    ],
+)
+def test_names_that_are_no_text_and_images_that_are_no_tensors(call: Any, words: str) -> None:
+    with pytest.raises(sesn.WrongTypeError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"label": ""}, sesn.UsageError, r"`label` \(=''\) must be a name to print"),
+        ({"label": 3}, sesn.WrongTypeError, r"`label` \(=3\) must be text"),
+        ({"source": "text"}, sesn.WrongTypeError, r"`source` \(='text'\) must be a sesn.Source"),
+        ({"side": 5}, sesn.UsageError, r"`side` \(=5\) must be 3 or 7"),
+        ({"resamples": "foo"}, sesn.UsageError, r"`resamples` \(='foo'\) must be one of"),
+        ({"layer": 3}, sesn.WrongTypeError, r"`layer` \(=3\) must be a function"),
+        ({"between": 3}, sesn.WrongTypeError, r"`between` \(=3\) must be a function"),
+        ({"networks": {"mnist": 3}}, sesn.WrongTypeError, r"`networks\['mnist'\]` \(=3\) must be a function"),
+        ({"networks": {"mnist": None}}, sesn.WrongTypeError, r"`networks\['mnist'\]` \(=None\) must be a function"),
+        ({"networks": nn.Identity}, sesn.WrongTypeError, "must be a mapping from networks"),
+        ({"colour": None}, sesn.WrongTypeError, r"`colour` \(=None\) must be text of the form #RRGGBB"),
+    ],
+)
+def test_a_wrong_field_of_a_method_is_an_error_at_once(change: Any, error: type[Exception], words: str) -> None:
+    fields: dict[str, Any] = {"key": "mine", "label": "Mine", "layer": lambda step: nn.Identity()}
+    with pytest.raises(error, match=words):
+        sesn.Method(**(fields | change))

@@ -83,9 +83,16 @@ def test_the_layers_are_meant_unless_said(given: list[str], meant: list[str]) ->
     assert arguments(given) == meant
 
 
-def test_bad_usage_is_said_without_a_traceback() -> None:
-    command = [sys.executable, "-m", "harness.bench", "methods", "--rounds", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("methods", "--rounds", "0"), "rounds"),
+        (("methods", "--methods", "nofile.py:MINE"), "nofile.py"),
+        (("layers", "--device", "nope"), "`device` (='nope')"),
+    ],
+)
+def test_bad_usage_is_said_without_a_traceback(given: tuple[str, ...], named: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "harness.bench", *given], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "rounds" in done.stderr
+    assert named in done.stderr
     assert "Traceback" not in done.stderr

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
-from sesn import assert_equivariant, equivariance_error
+from sesn import ScaleGrid, ScaleLift, assert_equivariant, basis_a, equivariance_error
 from sesn.meter.compare import HARDLY, within
 from sesn.meter.reading import RejectedError
 from sesn.tools.spectra import random_images
@@ -69,6 +69,33 @@ def test_a_bug_of_the_meter_inside_a_module_is_no_refusal_of_the_module(monkeypa
     network = nn.Conv2d(1, 2, 3, padding=1)
     with pytest.raises(RejectedError, match="RuntimeError"):
         equivariance_error(network, torch.randn(2, 3, 16, 16), 0.5)
-    monkeypatch.setattr("sesn.meter.trail.window", lambda layer: 1 / 0)
+    with monkeypatch.context() as patch:
+        patch.setattr("sesn.meter.trail.window", lambda layer: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            equivariance_error(network, torch.randn(2, 1, 16, 16), 0.5)
+    monkeypatch.setattr("sesn.meter.trail.Trail.path_to", lambda trail, tensor: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         equivariance_error(network, torch.randn(2, 1, 16, 16), 0.5)
+
+
+def test_a_bug_of_our_layers_is_no_refusal_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong shape is one, and so is what torch says to a module that is not ours."""
+    layer = ScaleLift(1, 2, basis_a(ScaleGrid([1.0, 2.0]), 7, 3))
+    network = nn.Sequential(nn.Identity(), layer)
+    with pytest.raises(RejectedError, match="UsageError"):
+        equivariance_error(network, torch.randn(2, 3, 16, 16), 0.5)
+    # The windows are no function, so that the line of the layer that calls them raises a TypeError.
+    monkeypatch.setattr(layer, "_windows", None)
+    with pytest.raises(TypeError, match="not callable") as raised:
+        equivariance_error(network, torch.randn(2, 1, 16, 16), 0.5)
+    assert not isinstance(raised.value, RejectedError)
+
+
+class Mistaken(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat(3)  # type: ignore[call-overload, no-any-return]
+
+
+def test_a_wrong_call_of_torch_by_a_module_is_its_own_fault() -> None:
+    with pytest.raises(RejectedError, match="TypeError"):
+        equivariance_error(Mistaken(), torch.randn(2, 1, 16, 16), 0.5)

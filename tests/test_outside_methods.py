@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +21,12 @@ import sesn
 from harness.bench.methods import measure_methods
 from harness.experiment import Context, Request
 from harness.experiments import EXPERIMENTS, plan
-from harness.experiments.properties import properties
+from harness.experiments.properties import FAMILIES, properties
 from harness.records import SOURCE
 from harness.run import imports
 from harness.store.frame import load
-from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside
+from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside, scales_of
+from sesn.methods.method import OWN_STEPS
 from sesn.networks import NETWORKS
 from sesn.tools.app import app
 
@@ -40,6 +43,22 @@ MINE = sesn.Method("mine", "My Method", networks={{"mnist": mnist}}, layer=lambd
 OTHER = sesn.Method("cnn", "Another", networks={{"mnist": mnist}})
 LAYER = sesn.Method("only-layer", "Only Layer", layer=lambda step: nn.Flatten())
 NUMBER = 3
+
+def rooted(step):
+    if abs(step - 2 ** 0.5) > 1e-9:
+        raise sesn.Inadmissible(f"`step` (={{step:.4g}}) must be the square root of 2")
+    return sesn.ScaleLift(3, 8, sesn.basis_a(sesn.ScaleGrid.geometric(1.0, step, 2), 7, 3))
+
+class Ten(nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3)).expand(-1, 10)
+
+def none(step):
+    raise sesn.Inadmissible(f"`step` (={{step:.4g}}) is never right")
+
+ROOTED = sesn.Method("rooted", "Rooted", layer=rooted)
+FIXED = sesn.Method("fixed", "Fixed", networks={{"mnist": lambda **_: Ten()}})
+NO_STEP = sesn.Method("no-step", "No Step", layer=none)
 """
 
 
@@ -126,16 +145,38 @@ def test_processes_that_are_started_find_it_wherever_they_are(mine: Path, monkey
     assert method("mine").digest == digest
 
 
-def test_installed_packages_register_methods(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(mine.parent)
+def register(folder: Path, monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
+    """Have a package in the folder register its methods."""
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
 
     def entry(value: str) -> Any:
         found = outside.EntryPoint("any", value, outside.GROUP)
         vars(found).update(dist=SimpleNamespace(version="1.0"))
         return found
 
-    monkeypatch.setattr(outside, "entry_points", lambda group: [entry("mine:MINE"), entry("mine:NUMBER")])
+    monkeypatch.setattr(outside, "entry_points", lambda group: [entry(value) for value in values])
     discover.cache_clear()
+
+
+def test_a_bad_method_of_a_package_stops_nobody_who_did_not_name_it(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(mine.parent, monkeypatch, "mine:OTHER", "mine:LAYER", "mine:MINE")
+    with pytest.warns(UserWarning, match=r"mine:OTHER.*left out: `key` \(='cnn'\) must be a key that no other"):
+        assert sesn.list_methods()[-2:] == ["only-layer", "mine"]
+    assert METHODS["cnn"].label == "CNN"
+    with pytest.raises(sesn.UsageError, match=r"must return maps"):
+        Request(methods=("only-layer",))
+    Request(methods=("cnn",))
+    with pytest.warns(UserWarning, match=r"'only-layer' \(mine:LAYER.*is left out: .*must return maps"):
+        planned = plan(Request(), ["properties"])
+    assert {"cnn", "mine"} <= {one.cell.method for one in planned}
+    assert "only-layer" not in METHODS
+
+
+def test_installed_packages_register_methods(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(mine.parent, monkeypatch, "mine:MINE", "mine:NUMBER")
     with pytest.warns(UserWarning, match=r"mine:NUMBER.*must be a sesn.Method, and is of type int"):
         assert sesn.list_methods()[-1] == "mine"
     assert METHODS["mine"].digest
@@ -154,6 +195,8 @@ BAD = {
     "unknown": ("mien", "must be one of cnn"),
     "wrong outputs": ("{folder}/wrong.py:MINE", "must map [2, 1, 28, 28] to [2, 10]; it returned [2, 9]"),
     "wrong inputs": ("{folder}/narrow.py:MINE", "(resolution=28) failed: RuntimeError"),
+    "nothing to train": ("{folder}/mine.py:FIXED", "must have parameters that can be trained, and has none"),
+    "a layer without steps": ("{folder}/mine.py:NO_STEP", "must have one of the steps 2, 3, 4"),
     "wrong layer": ("{folder}/mine.py:LAYER", "must return maps [b, c, h, w]"),
     "broken": (
         "{folder}/broken.py:MINE",
@@ -227,6 +270,24 @@ def test_table_1_and_the_benchmark(mine: Path) -> None:
     assert {"delta", "delta_cnn", "translation_error", "interscale_reach"} <= {one.metric for one in found}
     results = measure_methods(1, torch.device("cpu"), "", 2, methods=[f"{mine}:MINE"])
     assert [one.method.key for one in results] == ["cnn", "mine"] * 2
+
+
+@pytest.mark.slow
+def test_a_layer_that_cannot_have_the_step_2_is_in_table_1(mine: Path) -> None:
+    (planned,) = EXPERIMENTS["properties"].plan(Request(methods=(f"{mine}:ROOTED",)))
+    found = properties(planned.cell, Context())
+    refused = {one.at["downscale"] for one in found if "refused" in one.at}
+    assert len(refused) == 8
+    assert math.sqrt(2) not in refused
+
+
+def test_a_layer_stands_for_its_method_at_the_first_step_that_it_can_have(mine: Path) -> None:
+    assert tuple(step for steps in FAMILIES.values() for step in steps) == OWN_STEPS
+    row = method(f"{mine}:ROOTED")
+    outside.check(row)
+    grid = scales_of(row.first_layer(3, 8))
+    assert grid is not None
+    assert grid.ratio == pytest.approx(math.sqrt(2))
 
 
 @pytest.mark.slow

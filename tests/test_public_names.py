@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,34 @@ import sesn
 
 
 def test_python_and_type_checkers_agree_on_the_public_names() -> None:
-    """The stub is all that a type checker sees of the package, and it has nothing but imports under the same name."""
-    _, *imports = ast.parse(Path(sesn.__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    """The stub is all that a type checker sees of the package: imports under the same name, and the version."""
+    _, *imports, version = ast.parse(Path(sesn.__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    assert ast.unparse(version) == "__version__: str"
     told = {name.asname: one.module for one in imports if isinstance(one, ast.ImportFrom) for name in one.names}
     assert len(told) == len(imports)
-    assert told == sesn._HOMES
-    assert sorted(told) == sesn.__all__
+    assert {name: home for name, home in told.items() if home != "sesn"} == sesn._HOMES
+    assert sorted(sesn._HOMES) == sesn.__all__
+
+
+def test_the_version_is_that_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sesn.__version__ == metadata.version("sesn")
+
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    assert sesn._version() == "0+unknown"
+
+
+def test_dir_lists_the_modules_and_the_version_and_nothing_that_was_only_imported() -> None:
+    listed = set(dir(sesn))
+    assert {"__version__", "meter", "methods", "tools", *sesn.__all__} <= listed
+    assert not {"re", "Path", "Any", "import_module"} & listed
+
+
+@pytest.mark.parametrize("name", sesn._MODULES)
+def test_every_module_is_found(name: str) -> None:
+    assert getattr(sesn, name).__name__ == f"sesn.{name}"
 
 
 @pytest.mark.parametrize("name", sesn.__all__)

@@ -18,7 +18,7 @@ from harness.commands.report import material
 from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
-from harness.report import delta, kernels, training, waterfall
+from harness.report import causes, delta, kernels, training
 from harness.report.artefacts import ARTEFACTS
 from harness.report.rendering import Rendered, rendered
 from harness.report.select import Selection, select
@@ -275,7 +275,7 @@ def test_frame_of_the_causes(shown: dict[str, Rendered]) -> None:
 
 def test_a_share_of_more_than_all_is_explained(shown: dict[str, Rendered]) -> None:
     frame: Any = shown["causes"].frame
-    (finding,) = waterfall.causes_says(frame.assign(share=[1.36, *[0.0] * (len(frame) - 1)]))
+    (finding,) = causes.causes_says(frame.assign(share=[1.36, *[0.0] * (len(frame) - 1)]))
     assert "(share 136%; more than all of it, since other steps raise it)" in finding.text
-    (finding,) = waterfall.causes_says(frame.assign(share=[0.5, *[0.0] * (len(frame) - 1)]))
+    (finding,) = causes.causes_says(frame.assign(share=[0.5, *[0.0] * (len(frame) - 1)]))
     assert "(share 50%)" in finding.text

@@ -7,6 +7,7 @@ draws the picture from the rows in that folder; with --measure it measures them 
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -124,4 +125,8 @@ def main(folder: Path, *, anew: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), anew="--measure" in sys.argv)
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("folder", type=Path, help="the folder of the rows, into which the pictures are written")
+    arguments.add_argument("--measure", action="store_true", help="measure the rows again before they are drawn")
+    given = arguments.parse_args()
+    main(given.folder, anew=given.measure)

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from sesn.tools.command import ending
+from sesn.tools.consoles import consoles
+
 Rounds = Annotated[int, typer.Option(min=1, help="Timed rounds; each round runs every contestant once.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads inside an operation.")]
 Device = Annotated[str, typer.Option(help="Where to run: cpu, cuda.")]
@@ -24,8 +27,10 @@ def layers(
 ) -> None:
     """Compare the layers with the textbook form, an ordinary filter bank and direct wide convolution."""
     from harness.bench.layers import run_tables
+    from harness.run.engines.devices import devices
 
-    run_tables(rounds=rounds, threads=threads, device=device, only=only)
+    with consoles(quiet=False):
+        run_tables(rounds=rounds, threads=threads, device=devices(device)[0], only=only)
 
 
 @app.command()
@@ -41,8 +46,10 @@ def methods(
 ) -> None:
     """Compare the training steps of all methods on MNIST-scale with their nominal work and the paper's times."""
     from harness.bench.methods import run_methods
+    from harness.run.engines.devices import devices
 
-    run_methods(rounds, threads, device, only, batch, tuple(filter(None, methods.split(","))))
+    with consoles(quiet=False):
+        run_methods(rounds, threads, devices(device)[0], only, batch, tuple(filter(None, methods.split(","))))
 
 
 def arguments(given: list[str]) -> list[str]:
@@ -54,4 +61,5 @@ def arguments(given: list[str]) -> list[str]:
 if __name__ == "__main__":
     # Before torch is loaded: the memory profiler's chatter.
     os.environ.update({"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"})
-    app(args=arguments(sys.argv[1:]))
+    with ending():
+        app(args=arguments(sys.argv[1:]))

@@ -48,7 +48,7 @@ def experiment(name: str) -> Experiment:
         raise WrongTypeError(f"{what}: `{found.name}` must be a harness.experiments.Experiment, and is of type {kind}")
     row = found.value.from_file(found.home, found.digest)
     if row.key in EXPERIMENTS and EXPERIMENTS[row.key].home != row.home:
-        rule = f"a key that no other experiment has, and {EXPERIMENTS[row.key].home or 'sesn'} has one of that key"
+        rule = f"a key that no other experiment has; {EXPERIMENTS[row.key].home or 'sesn'} has one of this key"
         raise UsageError(complaint("key", row.key, rule, f"rename the experiment of {row.home}"))
     _check_timing(row)
     EXPERIMENTS[row.key] = row

@@ -259,7 +259,10 @@ class Circle:
         return cosine, sign * sine
 
     def inverse_weights(self) -> Tensor:
-        """[2 p]: 1 / period, and twice that where one of the half spectrum stands for its conjugate too."""
+        """The weights of the inverse transform from half of the spectrum, [2 p].
+
+        A frequency counts 1 / period, and twice that if its conjugate is another frequency, which the half leaves out.
+        """
         single = [f == 0 or 2 * f == self.period for f in range(self.period // 2 + 1)]
         weights = [(1 if alone else 2) / self.period for alone in single]
         return torch.tensor(weights, device=self.device, dtype=self.dtype).repeat_interleave(2)

@@ -15,6 +15,7 @@ from sesn._checks import floating, require
 from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, along_both, bands, whole
+from sesn.errors import WrongTypeError
 from sesn.meter.resample import Ends, Resampler, resampler_line, resampling_matrix
 from sesn.scales import ScaleGrid
 
@@ -88,6 +89,8 @@ def rescale(
         >>> sesn.rescale(torch.randn(2, 3, 96, 96), 0.5).shape
         torch.Size([2, 3, 48, 48])
     """
+    if not isinstance(image, Tensor):
+        raise WrongTypeError(f"`image` must be a torch tensor [..., h, w], got {type(image).__name__}")
     floating("image", image)
     require(image.dim() >= 2, "image.shape", tuple(image.shape), "[..., h, w]")
     if factor == 1 and offset == 0:

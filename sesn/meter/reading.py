@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, require
+from sesn._source import is_our_bug
 from sesn._torch import eager
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.receptive import Receptive
@@ -79,8 +80,8 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
             output = module(given)
             if trail is not None:
                 trail.end_at(output)
-    except Exception as error:  # whatever the module does, but not what the trail's hooks do inside it
-        if trail is not None and error is trail.bug:
+    except Exception as error:  # whatever the module does, but no bug of the trail's hooks or of our layers in it
+        if (trail is not None and error is trail.bug) or is_our_bug(error):
             raise
         what = f"{type(error).__name__}: {error}"
         raise RejectedError(f"the module rejected images of shape {tuple(images.shape)}: {what}") from error

@@ -22,7 +22,7 @@ _INTERPOLATION = {"nearest": 1, "nearest-exact": 1, "bilinear": 1, "bicubic": 2}
 
 @dataclass(frozen=True)
 class Receptive:
-    """Where an output pixel looks; after upsampling nothing of it need be whole.
+    """Which input pixels an output pixel depends on. After upsampling these numbers may be fractions.
 
     Attributes:
         radius: input pixels that it sees to each side.
@@ -83,12 +83,15 @@ def window(layer: nn.Module) -> tuple[float, float, float] | None:
 
 
 def _first(layer: nn.Module) -> float:
-    """The middle of the first window: half of it, less the padding; of a layer that does not say, the first pixel."""
+    """Where the middle of the first window lies, in input pixels from the first pixel.
+
+    That is half of the window's extent less the padding, or 0 for a layer that does not give both as numbers.
+    """
     side = _widest(getattr(layer, "kernel_size", None))
     padding = _widest(getattr(layer, "padding", None))
     apart = _widest(getattr(layer, "dilation", 1))
     if not isinstance(side, int) or not isinstance(padding, int) or not isinstance(apart, int):
-        return 0.0  # a word for the padding: as much as keeps the size
+        return 0.0  # padding="same" keeps the size, so the first window is centred on the first pixel
     return (side - 1) * apart / 2 - padding
 
 

@@ -169,7 +169,8 @@ class Trail:
 
     def end_at(self, output: Any) -> None:
         """The module has returned this."""
-        self.end = self.path_to(output) if isinstance(output, Tensor) else None
+        with self._by_itself():
+            self.end = self.path_to(output) if isinstance(output, Tensor) else None
 
     def path_to(self, tensor: Tensor) -> Path | None:
         """How a tensor came about; None if it does not come from the images, or nobody saw how."""

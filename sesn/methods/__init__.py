@@ -7,6 +7,7 @@ those that are named as FILE.py:NAME.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -56,7 +57,7 @@ def method(key: str) -> Method:
     """The method of that key, or of FILE.py:NAME; an unknown key is answered with the keys, and the nearest of them."""
     if names_file(key):
         return _joined(*outside.from_file(key))
-    if key not in METHODS:
+    if isinstance(key, str) and key not in METHODS:
         discover()
     return looked_up("method", key, METHODS)
 
@@ -66,8 +67,25 @@ def discover() -> None:
     """Have the methods of installed packages join the table, and those of the process that started this one."""
     for text in filter(None, os.environ.get(PASSED_ON, "").split(",")):
         method(text)
-    for home, row in outside.installed():
-        _joined(home, row)
+    outside.installed(_joined)
+
+
+def leave_out_bad_ones(asked: Collection[str] | None) -> None:
+    """Try the methods from outside on two images; None asks for all.
+
+    A method of an installed package that nobody named leaves the table with a warning, so that it stops nobody.
+
+    Raises:
+        UsageError: something is wrong with a method that was named, or that came from a file.
+    """
+    for row in [row for key, row in METHODS.items() if row.digest and (asked is None or key in asked)]:
+        try:
+            outside.check(row)
+        except UsageError as error:
+            if asked is not None or outside.GROUP not in HOMES.get(row.key, ""):
+                raise
+            outside.warn_of(row.key, HOMES.pop(row.key), error)
+            del METHODS[row.key]
 
 
 def passed_on() -> dict[str, str]:
@@ -79,8 +97,8 @@ def passed_on() -> dict[str, str]:
 def _joined(home: str, row: Method) -> Method:
     """The method as it stands in the table from now on, with a colour of its own."""
     if row.key in METHODS and HOMES.get(row.key) != home:
-        rule = f"a key that no other method has, as {HOMES.get(row.key, 'sesn')} does"
-        raise UsageError(complaint("key", row.key, rule, f"rename the method of {home}"))
+        rule = f"a key that no other method has; {HOMES.get(row.key, 'sesn')} has a method of this key"
+        raise UsageError(complaint("key", row.key, rule, f"give the method of {home} another key"))
     used = {other.colour for key, other in METHODS.items() if key != row.key}
     spare = next((colour for colour in SPARE_COLOURS if colour not in used), SPARE_COLOURS[0])
     HOMES[row.key], METHODS[row.key] = home, replace(row, colour=row.colour or spare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -33,8 +34,8 @@ WIDE_SIDE: Final = 3
 EXTENT = 2
 #: The step between the scales of layers from field to field, and how many they have.
 HIDDEN_STEP, HIDDEN_SCALES = 2, 3
-#: The step of the layer that stands for a method without one of the two skeletons.
-OWN_STEP = 2.0
+#: The steps of the layer that stands for a method without one of the two skeletons: the first that it can have.
+OWN_STEPS = (2.0, 3.0, 4.0, 3 / 2, 12 / 5, 16 / 5, math.sqrt(2), math.sqrt(5), math.pi)
 
 AtStep = Callable[[float], nn.Module]
 Between = Callable[[], nn.Module]
@@ -133,12 +134,15 @@ class Method:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        named = self.colour == "" or re.fullmatch(r"#[0-9a-fA-F]{6}", self.colour) is not None
-        _checks.require(named, "colour", self.colour, "of the form #RRGGBB", "or leave it out")
         good = isinstance(self.key, str) and KEY.fullmatch(self.key) is not None
         _checks.require(good, "key", self.key, "small letters, digits and hyphens", "such as my-method")
-        for network in self.networks:
-            _known_network(network)
+        self._check_types()
+        _checks.require(bool(self.label.strip()), "label", self.label, "a name to print", "such as 'My Method'")
+        named = self.colour == "" or re.fullmatch(r"#[0-9a-fA-F]{6}", self.colour) is not None
+        _checks.require(named, "colour", self.colour, "of the form #RRGGBB", "or leave it out")
+        sides = (WIDE_SIDE, MNIST_SIDE)
+        _checks.require(self.side in sides, "side", self.side, f"{WIDE_SIDE} or {MNIST_SIDE}", "or leave it out")
+        _checks.one_of("resamples", self.resamples, ("", "input", "filters"))
         if not self.networks and self.layer is None:
             raise UsageError(f"method {self.key!r} must have a network or a layer: give `networks` or `layer`")
         for network in NETWORKS:
@@ -146,6 +150,22 @@ class Method:
                 raise UsageError(f"method {self.key!r} must have either a network or a reason why not for {network}")
         if unknown := sorted(set(self.absences) - set(ABSENCES)):
             raise UsageError(f"method {self.key!r}: `absences` has {unknown}; it may have {', '.join(ABSENCES)}")
+
+    def _check_types(self) -> None:
+        for name, kind, rule in (
+            ("label", str, "text"),
+            ("colour", str, "text of the form #RRGGBB"),
+            ("source", Source, "a sesn.Source"),
+            ("networks", Mapping, "a mapping from networks to functions that make them"),
+            ("labels", Mapping, "a mapping from networks to printed names"),
+            ("absences", Mapping, "a mapping to reasons"),
+        ):
+            if not isinstance(value := getattr(self, name), kind):
+                raise WrongTypeError(f"method {self.key!r}: " + _checks.complaint(name, value, rule))
+        makers = {f"networks[{network!r}]": make for network, make in self.networks.items() if _known_network(network)}
+        for name, make in (makers | {"layer": self.layer, "between": self.between}).items():
+            if not (callable(make) or (make is None and name not in makers)):
+                raise WrongTypeError(f"method {self.key!r}: " + _checks.complaint(name, make, "a function"))
 
     def label_on(self, network: str) -> str:
         """Name it as the tables of one network do.
@@ -206,17 +226,25 @@ class Method:
             network: "mnist" (at 28) or "stl10"; by default the first that the method has.
 
         Returns:
-            The layer; of a method without one of the skeletons, its `layer` at the step 2.
+            The layer; of a method without one of the skeletons, its `layer` at the step 2 or, if it cannot have that,
+            at the first that it can have of the steps of Table 1.
 
         Raises:
-            UsageError: there is no such network, nor a layer to stand for it.
+            UsageError: there is no such network, nor a layer to stand for it, or the layer refuses every step.
         """
         chosen = network or next((name for name in NETWORKS if name in self.networks), "mnist")
         if (reason := self.lacks(chosen, recipe)) and (network or self.layer is None):
             raise UsageError(f"{self.label} (method {self.key!r}) has no layer for {chosen}: {reason}")
         if isinstance(skeleton := self.networks.get(chosen), Skeleton):
             return skeleton.first_layer(in_channels, out_channels, recipe)
-        return self.at_step(OWN_STEP)
+        refusal = ""
+        for step in OWN_STEPS:
+            try:
+                return self.at_step(step)
+            except Inadmissible as error:
+                refusal = str(error)
+        steps = ", ".join(f"{step:.4g}" for step in OWN_STEPS)
+        raise Inadmissible(f"the layer of the method {self.key!r} must have one of the steps {steps}: {refusal}")
 
     def at_step(self, step: float) -> nn.Module:
         """Make the layer whose neighbouring scales are a factor apart.

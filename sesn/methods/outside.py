@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from sesn._source import digest, named, worded
-from sesn.errors import UsageError
-from sesn.methods.method import COLOURS, OWN_STEP, Method
+from sesn.errors import Inadmissible, UsageError
+from sesn.methods.method import CHANNELS, COLOURS, OWN_STEPS, Method
 from sesn.networks import NETWORKS
 
 #: Installed packages register methods under this group of entry points.
@@ -32,13 +32,18 @@ def from_file(text: str) -> tuple[str, Method]:
     return found.home, _digested(found.value, found.digest, f"{what}: `{found.name}`")
 
 
-def installed() -> Iterator[tuple[str, Method]]:
-    """The methods of installed packages; one that cannot be loaded is left out with a warning."""
+def installed(join: Callable[[str, Method], object]) -> None:
+    """Have the methods of installed packages join; one that cannot be loaded, or cannot join, is left out."""
     for entry in entry_points(group=GROUP):
         try:
-            yield f"{entry.value} of the entry points {GROUP}", _load(entry)
+            join(f"{entry.value} of the entry points {GROUP}", _load(entry))
         except Exception as error:  # whatever another package does must not stop this one
-            warnings.warn(f"the method {entry.name!r} ({entry.value}) is left out: {error}", stacklevel=2)
+            warn_of(entry.name, entry.value, error)
+
+
+def warn_of(name: str, home: str, error: Exception) -> None:
+    """Say that a method of an installed package is left out, and why."""
+    warnings.warn(f"the method {name!r} ({home}) is left out: {error}", stacklevel=3)
 
 
 @cache
@@ -54,12 +59,26 @@ def check(row: Method) -> None:
                 shape = _shape(what, module, task.image)
             if shape != (2, task.classes):
                 raise UsageError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
+            if not any(parameter.requires_grad for parameter in module.parameters()):
+                raise UsageError(f"{what} must have parameters that can be trained, and has none")
     if row.layer is not None:
-        what = f"`method` (={row.key!r}): its layer for the step {OWN_STEP:g}"
+        _check_layer(row)
+
+
+def _check_layer(row: Method) -> None:
+    """Try the layer at the first step that it can have."""
+    for step in OWN_STEPS:
+        what = f"`method` (={row.key!r}): its layer for the step {step:.4g}"
         with worded(what):
-            shape = _shape(what, row.layer(OWN_STEP), (COLOURS, TRIED_SIDE, TRIED_SIDE))
+            try:
+                module = row.at_step(step)
+            except Inadmissible:
+                continue
+            shape = _shape(what, module, (COLOURS, TRIED_SIDE, TRIED_SIDE))
         if len(shape) < 4:
             raise UsageError(f"{what} must return maps [b, c, h, w] or fields [b, c, s, h, w]; it returned {[*shape]}")
+        return
+    row.first_layer(COLOURS, CHANNELS)  # a skeleton's may stand for it, as that of a plain network does
 
 
 def _shape(what: str, module: object, image: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 #: The exit status after a bug: sysexits.h calls it EX_SOFTWARE.
 BUG = 70
@@ -16,12 +18,19 @@ EXTRAS = {
 
 def main() -> None:
     """Run the command line."""
-    try:
+    with ending():
         from sesn.tools.app import app
         from sesn.tools.consoles import degrade_marks
 
         degrade_marks()
         app()
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """What ends a program of ours: a missing package is named in one line, and a bug shows its traceback."""
+    try:
+        yield
     except Exception as error:
         extra = next((extra for extra, names in EXTRAS.items() if getattr(error, "name", None) in names), None)
         if isinstance(error, ModuleNotFoundError) and extra is not None:
