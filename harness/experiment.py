@@ -260,7 +260,10 @@ class Experiment:
         # A file from outside that has changed makes other cells.
         digests = {SOURCE: METHODS[key].digest if key else "", EXPERIMENT_SOURCE: self.digest}
         told = settings.as_dict() | {name: digest for name, digest in digests.items() if digest}
-        cell = Cell(self.key, self.version, budget, key, told, seed)
+        try:
+            cell = Cell(self.key, self.version, budget, key, told, seed)
+        except UsageError as error:
+            raise UsageError(f"a cell of experiment {self.key!r}: {error}") from error
         with self._worded("its function `work`"):
             work = self.work(settings)
         if not positive(work):

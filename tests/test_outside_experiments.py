@@ -220,7 +220,10 @@ BAD = {
     "no cells": ("{folder}/mine.py:EMPTY", "experiment 'empty': `cells` returned no cell at budget smoke"),
     "no list of cells": ("{folder}/mine.py:NOTHING", "(=None) must be a function that returns a list of cells"),
     "no work": ("{folder}/mine.py:IDLE", "`work of a cell of experiment 'idle'` (=0) must be a positive number"),
-    "settings that are no numbers": ("{folder}/mine.py:TEXT", "must be text, a finite number"),
+    "settings that are no numbers": (
+        "{folder}/mine.py:TEXT",
+        "a cell of experiment 'text': `settings['size']` (=nan) must be",
+    ),
     "a file that fails": ("{folder}/broken.py:MINE", "ZeroDivisionError: division by zero (broken.py, line 1)"),
 }
 
@@ -235,6 +238,12 @@ def test_bad_input_is_one_line_before_anything_runs(command: str, name: str, wor
     assert words in " ".join(result.output.split())
     assert "Traceback" not in result.output
     assert not rows.exists()
+
+
+@pytest.mark.parametrize(("where", "words"), [("size=1,seed=0", "include 1 cell, "), ("size=1", "include 2 cells, ")])
+def test_the_plan_says_how_many_cells_it_cannot_estimate(where: str, words: str, mine: Path) -> None:
+    result = invoke("plan", f"{mine}:MINE", "--rows", mine.parent / "rows", "--where", where)
+    assert f"the time does not {words}because no similar cell has finished yet" in result.output
 
 
 def test_two_files_with_one_key_are_refused(mine: Path) -> None:
