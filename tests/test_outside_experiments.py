@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
+from harness.commands.asked import Asked
 from harness.experiment import CellSettings, Context, Experiment, Request
 from harness.experiments import EXPERIMENTS, experiment, plan
+from harness.experiments.delta import images_of
 from harness.records import EXPERIMENT_SOURCE, Cell, Measurement, Planned
+from harness.report import own
 from harness.run import imports
 from harness.run.engines.work import carry_out
 from harness.store.frame import load
+from harness.store.writing import Writer
 from sesn.tools.app import app
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -43,6 +48,13 @@ TAKEN = replace(MINE, key="parameters")
 BROKEN = replace(MINE, key="broken", cells=lambda request: [("", Settings(size=1 // 0), 0, "")])
 SHORT = replace(MINE, key="short", cells=lambda request: [("", Settings(size=1))])
 TEXT = replace(MINE, key="text", cells=lambda request: [("", Settings(size=float("nan")), 0, "")])
+TWICE = replace(MINE, key="twice", cells=lambda request: cells(request) + cells(request)[:1])
+PLAIN = replace(MINE, key="plain", cells=lambda request: [("", {"size": 1}, 0, "")])
+UNKNOWN = replace(MINE, key="unknown", cells=lambda request: [("sesn-scaler", Settings(size=1), 0, "")])
+SEEDLESS = replace(MINE, key="seedless", cells=lambda request: [("", Settings(size=1), 0.5, "")])
+EMPTY = replace(MINE, key="empty", cells=lambda request: [])
+NOTHING = replace(MINE, key="nothing", cells=lambda request: None)
+IDLE = replace(MINE, key="idle", work=lambda settings: 0)
 NUMBER = 3
 """
 
@@ -75,6 +87,7 @@ class Sized(CellSettings):
     size: int
     half: float = 0.5
     word: str | None = None
+    other: Optional[int] = None  # noqa: UP045 - users write this, too
 
 
 def nothing(_cell: Cell, _context: Context) -> list[Measurement]:
@@ -102,6 +115,14 @@ class Listed(CellSettings):
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "key": ({"key": "My Sweep"}, r"`key` \(='My Sweep'\) must be small letters"),
     "version": ({"version": 0}, r"`version` \(=0\) must be a whole number"),
+    "version that is a truth value": ({"version": True}, r"`version` \(=True\) must be a whole number"),
+    "title": ({"title": 3}, r"`title` \(=3\) must be a sentence"),
+    "no title": ({"title": ""}, r"`title` \(=''\) must be a sentence"),
+    "alone": ({"alone": "yes"}, r"`alone` \(='yes'\) must be True or False"),
+    "timed_by": ({"timed_by": 3}, r"`timed_by` \(=3\) must be the key of an experiment"),
+    "no axes": ({"axes": None}, r"`axes` \(=None\) must be a tuple of names"),
+    "axes that are text": ({"axes": "size"}, r"`axes` \(='size'\) must be a tuple of names"),
+    "sizes that are a number": ({"sizes": 3}, r"`sizes` \(=3\) must be a tuple of names"),
     "seed": ({"seed": "dice"}, r"`seed of experiment 'sized'` \(='dice'\) must be one of"),
     "axes": ({"axes": ("colour",)}, r"`axes` \(='colour'\) must be a field of its settings"),
     "sizes": ({"sizes": ("colour",)}, r"`sizes` \(='colour'\) must be a field"),
@@ -140,6 +161,27 @@ def test_every_planned_cell_of_every_experiment_reads_back(key: str) -> None:
         assert row.knows(one.cell)
 
 
+RETURNED: dict[str, tuple[Any, str]] = {
+    "a number": (lambda: 0.5, "must return a list of Measurement, and returned 0.5"),
+    "nothing": (lambda: None, "must return a list of Measurement, and returned None"),
+    "a plain tuple": (lambda: [("delta", (0.5,))], "must return a list of Measurement, and returned ('delta', (0.5,))"),
+    "one value": (lambda: [Measurement("delta", 0.5)], "`values` of delta (=0.5) must be a tuple of numbers"),  # type: ignore[arg-type]
+    "words": (lambda: [Measurement("delta", ("a",))], "`values of delta` (=('a',)) must be a sequence of numbers"),  # type: ignore[arg-type]
+    "a place": (lambda: [Measurement("delta", (0.5,), 3)], "`at` of delta (=3) must be names and values"),  # type: ignore[arg-type]
+    "an empty list": (list, "the cell returned no measurement"),
+}
+
+
+@pytest.mark.parametrize(("returned", "words"), RETURNED.values(), ids=RETURNED)
+def test_wrong_measurements_are_named_in_the_reason(
+    returned: Callable[[], Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.nothing", lambda _cell, _context: returned())
+    result = carry_out(Planned(Cell("sized", 1, "smoke", ""), runner=f"{__name__}:nothing"), Context(), lambda *_: None)
+    assert result.status == "failed"
+    assert words in result.reason
+
+
 # From outside
 
 
@@ -167,7 +209,17 @@ BAD = {
     ),
     "unknown": ("delta-dept", "did you mean 'delta-depth'?"),
     "cells that fail": ("{folder}/mine.py:BROKEN", "making its cells failed: ZeroDivisionError"),
-    "cells that lack a part": ("{folder}/mine.py:SHORT", "making its cells failed: TypeError"),
+    "cells that lack a part": ("{folder}/mine.py:SHORT", "(=('', Settings(size=1))) must be a tuple of four"),
+    "a cell twice": ("{folder}/mine.py:TWICE", "must return each cell once, and returned twice twice: size=1"),
+    "settings of another kind": ("{folder}/mine.py:PLAIN", "(={'size': 1}) must be of type Settings"),
+    "an unknown method": ("{folder}/mine.py:UNKNOWN", "`method of a cell of experiment 'unknown'` (='sesn-scaler')"),
+    "a seed that is no number": (
+        "{folder}/mine.py:SEEDLESS",
+        "`seed of a cell of experiment 'seedless'` (=0.5) must be a whole number",
+    ),
+    "no cells": ("{folder}/mine.py:EMPTY", "experiment 'empty': `cells` returned no cell at budget smoke"),
+    "no list of cells": ("{folder}/mine.py:NOTHING", "(=None) must be a function that returns a list of cells"),
+    "no work": ("{folder}/mine.py:IDLE", "`work of a cell of experiment 'idle'` (=0) must be a positive number"),
     "settings that are no numbers": ("{folder}/mine.py:TEXT", "must be text, a finite number"),
     "a file that fails": ("{folder}/broken.py:MINE", "ZeroDivisionError: division by zero (broken.py, line 1)"),
 }
@@ -223,6 +275,59 @@ def test_it_is_run_by_workers_into_the_store_and_listed_by_the_report(mine: Path
     listed = (out / "tables" / "own-experiments.md").read_text(encoding="utf-8")
     assert "size=1" not in listed
     assert "12 rows of mine, whose file has changed since" in listed
+
+
+OPTIONAL = """
+@dataclass(frozen=True, kw_only=True)
+class Optionally(CellSettings):
+    width: int | None = None
+    word: str | None = None
+
+def optional_cells(request):
+    given = [{}, {"width": 3}, {"word": "a"}]
+    return [("", Optionally(**one), 0, "") for one in given]
+
+def optional_run(cell, context):
+    settings = Optionally.of(cell)
+    value = 1.0 + 10 * (settings.width is not None) + 100 * (settings.word is not None)
+    return [Measurement("delta", (value,) * 2), Measurement("energy", (value,) * 2, {"depth": 1})]
+
+OPTIONAL = replace(MINE, key="optional", settings=Optionally, cells=optional_cells, run=optional_run)
+"""
+
+
+def test_cells_that_lack_a_setting_are_not_averaged_with_those_that_have_it(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(TINY + OPTIONAL, encoding="utf-8")
+    with Writer(tmp_path / "rows") as writer:
+        for one in plan(Request(), [f"{mine}:OPTIONAL"]):
+            writer.append(carry_out(one, Context(), lambda *_: None))
+    lines = own.frame({own.KEY: own.selection(load(tmp_path / "rows"))})
+    listed = {(line["metric"], line["settings"]): (line["mean"], line["values"]) for line in lines.to_dict("records")}
+    assert listed == {
+        ("delta", "width=none, word=none"): (1, 2),
+        ("delta", "width=3, word=none"): (11, 2),
+        ("delta", "width=none, word=a"): (101, 2),
+        ("energy", "width=none, word=none, depth=1"): (1, 2),
+        ("energy", "width=3, word=none, depth=1"): (11, 2),
+        ("energy", "width=none, word=a, depth=1"): (101, 2),
+    }
+
+
+@pytest.mark.parametrize("name", [f"{EXAMPLE}:MINE", "delta-downscale"])
+def test_the_images_may_be_a_folder_of_pictures(name: str, tmp_path: Path) -> None:
+    folder, rows = tmp_path / "pictures", tmp_path / "rows"
+    folder.mkdir()
+    refused = invoke("plan", name, "--rows", rows, "--images", folder)
+    assert refused.exit_code == 2
+    assert "holds no pictures" in " ".join(refused.output.split())
+    for index in range(4):
+        Image.linear_gradient("L").convert("RGB").rotate(90 * index).save(folder / f"{index}.png")
+    planned = Asked([name], "smoke", None, "paper", None, str(folder), rows, {}).planned("smoke")
+    assert {one.cell.settings["images"] for one in planned} == {str(folder)}
+    if name == "delta-downscale":
+        images, label = images_of(EXPERIMENTS[name].settings.of(planned[0].cell), Context())  # type: ignore[arg-type]
+        assert len(images) == 4
+        assert label.startswith("directory pictures")
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ def test_ctrl_c_stops_cleanly_and_keeps_what_is_finished(tmp_path: Path) -> None
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "stopped; all that finished is stored, and the same command goes on" in errors
+    assert "stopped; all that finished is stored, and the same command continues where it stopped" in errors
     assert "Traceback" not in errors
     assert len(finished(tmp_path / "rows")) == 1
     assert all_gone(pids)

@@ -18,7 +18,7 @@ from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
 from sesn.errors import UsageError
 from sesn.networks.recipes import known_recipe
-from sesn.tools.images import image_sets
+from sesn.tools.images import image_sets, picture_files
 from sesn.tools.machine import hardware
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
@@ -34,7 +34,8 @@ class Asked:
         methods: keys between commas; none means all.
         recipe: paper or released.
         data: the folder of data sets; None: $SESN_DATA, or embedded data.
-        images: the image set for Delta; None: STL-10 if it is there, else embedded.
+        images: the image set for Delta, or a folder of pictures, which cells name as it is given here; None: STL-10 if
+            it is there, else embedded.
         rows: the folder of the store.
         training: settings of training cells.
         where: settings, or the seed, that a cell must have, as NAME=VALUE; none means any.
@@ -87,9 +88,21 @@ class Asked:
         found = photograph_source(self.data)
         if self.images is None:
             return found
-        if one_of("images", self.images, list(image_sets())) == "stl10" != found:
+        if self.images not in image_sets():
+            self._check_folder(self.images)
+        elif self.images == "stl10" != found:
             raise UsageError(f"`images` (='stl10') is not there: {stl10_available(self.data, ('train',))}")
         return self.images
+
+    @staticmethod
+    def _check_folder(name: str) -> None:
+        """Refuse what is neither a set of images nor a folder of pictures."""
+        rule = f"one of {', '.join(map(repr, image_sets()))}, or a folder of pictures"
+        require(bool(name) and Path(name).is_dir(), "images", name, rule)
+        try:
+            picture_files(Path(name))
+        except OSError as error:
+            raise UsageError(complaint("images", name, rule, str(error))) from error
 
     @cached_property
     def entries(self) -> dict[str, StoredCell]:

@@ -47,7 +47,9 @@ def campaign(asked: Asked, where: Where, console: Console, errors: Console, *, q
                     engine.run(ledger.to_do, run)
     except KeyboardInterrupt:  # Stopped is one
         with suppress(Stopped):
-            errors.print("stopped; all that finished is stored, and the same command goes on", soft_wrap=True)
+            errors.print(
+                "stopped; all that finished is stored, and the same command continues where it stopped", soft_wrap=True
+            )
         raise
     told = run.summary(time.monotonic() - begun)
     console.print(f"{told}; rows in {asked.rows}", highlight=False, soft_wrap=True)
@@ -105,7 +107,7 @@ class Campaign:
         self._names = short_names([one.cell for one in self.ledger.to_do])
 
     def shown(self, errors: Console, *, quiet: bool) -> Display:
-        """What tells of it."""
+        """The display that shows the run: bars on a terminal, lines elsewhere or if it is to be quiet."""
         if errors.is_terminal and not quiet:
             return Bars(errors, len(self._names), self.left, self._names)
         return Lines(errors, len(self._names), self.left, quiet=quiet)

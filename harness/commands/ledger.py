@@ -14,7 +14,7 @@ from harness.records import Cell, Planned
 from harness.store.lines import StoredCell
 from sesn.tools.machine import device_kind
 
-#: Marks a kind of cell of which no cell, but the time of an epoch was measured.
+#: Marks a kind of cell whose time is predicted from the time of one epoch, because no such cell has finished.
 PREDICTED = "predicted"
 
 

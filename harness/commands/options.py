@@ -30,7 +30,12 @@ Methods = Annotated[
 Recipe = Annotated[str, typer.Option(help="paper, or released: as the authors' code builds the networks.")]
 Data = DataRoot
 Images = Annotated[
-    str | None, typer.Option(metavar="SET", help="Images for Δ; by default STL-10 if it is there, else embedded.")
+    str | None,
+    typer.Option(
+        metavar="SET",
+        help="Images for Δ, or a folder of pictures, whose path is stored as given; by default STL-10 if it is there, "
+        "else embedded.",
+    ),
 ]
 Rows = Annotated[Path, typer.Option(help="Folder of the rows.")]
 Jobs = Annotated[int | None, typer.Option(metavar="N", help="Cells at a time; by default one a GPU, or one.")]

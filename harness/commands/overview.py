@@ -75,7 +75,8 @@ def _print_total(ledgers: Sequence[Ledger], console: Console) -> None:
     console.print(f"time left, {ledgers[0].jobs} at a time: {total.words(spoken)}")
     if total.unknown:
         console.print(
-            f"{total.unknown} cells are of a kind of which none has finished yet: how long they take is unknown",
+            f"the time does not include {total.unknown} cell{'s' * (total.unknown != 1)}, because no similar cell has "
+            "finished yet",
             soft_wrap=True,
         )
 

@@ -22,9 +22,10 @@ def reproduce(
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last lines only.")] = False,
 ) -> None:
-    """Run every experiment of the paper and draw what was found. Stopped or killed, the same command goes on.
+    """Run every experiment of the paper and draw what was found.
 
-    On the data that come with the packages, unless a folder of data sets is named. Exit status as of `sesn run`.
+    Stopped or killed, the same command continues where it stopped. It runs on the data that come
+    with the packages, unless a folder of data sets is named. Exit status as of `sesn run`.
     """
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked

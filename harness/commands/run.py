@@ -35,7 +35,9 @@ def run(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last line only.")] = False,
 ) -> None:
-    """Run what is not done yet and store its rows. Stopped or killed at any moment, the same command goes on.
+    """Run what is not done yet and store its rows.
+
+    Stopped or killed at any moment, the same command continues where it stopped.
 
     Exit status: 0 all is well, 1 a cell failed, 2 bad usage or a store that cannot be written, 130 stopped by Ctrl-C
     (or 128 and the number of another signal; 141 if nobody reads the output any more).

@@ -75,7 +75,10 @@ def _content(path: Path, count: int) -> bytes:
 
 
 def _unpacked_size(path: Path) -> int:
-    """In bytes. A compressed file ends with it; of one that is cut short, what stands there is something else."""
+    """The size of the unpacked content in bytes, which is stored at the end of a compressed file.
+
+    A compressed file that was cut short ends with other bytes, so the size is then wrong.
+    """
     if path.suffix != ".gz":
         return path.stat().st_size
     with path.open("rb") as file:

@@ -56,7 +56,7 @@ def experiment(name: str) -> Experiment:
 
 
 def plan(request: Request, experiments: Iterable[str] | None = None) -> list[Planned]:
-    """The cells of the experiments, or of all, in order; of one that is named twice, once."""
+    """The cells of the named experiments in order, or of all; an experiment that is named twice counts once."""
     chosen = {row.key: row for row in map(experiment, experiments or EXPERIMENTS)}
     return [planned for row in chosen.values() for planned in row.plan(request)]
 

@@ -31,7 +31,7 @@ DIFFERENCES = {"where": "Where", "in_paper": "Paper", "in_release": "Released co
 class Setup(NamedTuple):
     """The channels of the three stages or groups (those of the wide ResNet before widening), and how many scales.
 
-    Empty, and 0, of a network that is not built on the skeleton: nobody has said.
+    A network that is not built on the common skeleton does not declare them: `widths` is then empty and `scales` is 0.
     """
 
     widths: str

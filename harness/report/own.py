@@ -41,15 +41,20 @@ def frame(selections: Mapping[str, Selection]) -> Any:
     """One line per experiment, budget, method, metric and place."""
     lines: list[dict[str, Any]] = []
     for _, rows in selections[KEY].rows.groupby(["experiment", "budget"], observed=True, sort=True):
-        varying = [name for name in rows.columns if name not in (*CORE, *DIGESTS) and rows[name].nunique() > 1]
+        settings = [name for name in rows.columns if name not in (*CORE, *DIGESTS)]
+        # A setting that some cells lack varies, too.
+        varying = [name for name in settings if rows[name].nunique(dropna=False) > 1]
         by = ["experiment", "budget", "method", "metric", *varying]
         for line in summarised(rows, by).to_dict("records"):
-            told = [f"{name}={_plain(line[name])}" for name in varying if not pd.isna(line[name])]
+            metric = rows[rows["metric"].eq(line["metric"])]
+            told = [f"{name}={_plain(line[name])}" for name in varying if metric[name].notna().any()]
             lines.append({**line, "settings": ", ".join(told)})
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
 def _plain(value: Any) -> str:
+    if pd.isna(value):
+        return "none"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

@@ -18,7 +18,8 @@ Left = Callable[[], str]
 COLOURS = {"ok": "green", "failed": "red", "skipped": "yellow"}
 #: Seconds for which the time left is not worked out anew.
 FRESH = 1.0
-#: Characters: of a bar; of a cell's name at least; of all that stands beside it ("epoch 12/60, loss 0.123" the most).
+#: Widths in characters: of a bar, of the shortest name of a cell, and of everything beside the name. Of that, text such
+#: as "epoch 12/60, loss 0.123" takes the most.
 BAR, LEAST_NAME, BESIDE_NAME = 16, 12, 60
 
 

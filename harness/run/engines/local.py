@@ -131,7 +131,11 @@ class _Pool:
                 self._workers.append(_Worker(worker.place, worker.log))
 
     def _count_false_start(self, worker: _Worker) -> None:
-        """A worker that was killed before it was up is nobody's fault, unless all are; one that gave up always will."""
+        """Count a worker that ended before it was ready.
+
+        One that was killed is replaced, up to FALSE_STARTS times. One that ended by itself would do so again, so the
+        run ends.
+        """
         self._false_starts += 1
         if worker.process.returncode >= 0 or self._false_starts > FALSE_STARTS:
             raise ChildProcessError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -16,6 +16,7 @@ import torch
 
 from harness.experiment import Context, Progress, Skip
 from harness.records import EXPERIMENT_SOURCE, SOURCE, Cell, Measurement, Planned, Result, Scalar, Status
+from sesn._checks import numbers
 from sesn._source import named
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import method
@@ -103,13 +104,19 @@ def _from_file(home: str) -> tuple[Runner, str]:
     return found.value.run, found.digest
 
 
-def _plain(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+def _plain(measurements: Any) -> tuple[Measurement, ...]:
     """In plain numbers, which every process can read and every file can hold."""
-    if not measurements:
+    seen = list(measurements) if isinstance(measurements, Iterable) else [measurements]
+    if not isinstance(measurements, Iterable) or not all(isinstance(one, Measurement) for one in seen):
+        odd = next((one for one in seen if not isinstance(one, Measurement)), measurements)
+        raise WrongTypeError(f"the cell's function `run` must return a list of Measurement, and returned {odd!r}")
+    if not seen:
         raise UsageError("the cell returned no measurement; raise Skip with the reason instead")
     return tuple(
-        Measurement(seen.metric, tuple(map(float, seen.values)), {name: _scalar(at) for name, at in seen.at.items()})
-        for seen in measurements
+        Measurement(
+            one.metric, numbers(f"values of {one.metric}", one.values), {k: _scalar(at) for k, at in one.at.items()}
+        )
+        for one in seen
     )
 
 
