@@ -294,7 +294,7 @@ def test_a_layer_stands_for_its_method_at_the_first_step_that_it_can_have(mine: 
 def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 40
     name = f"{EXAMPLE}:MINE"
-    (planned, _) = (one for one in plan(Request(methods=(name,)), ["parameters"]) if not one.skip)
+    (planned, _) = (one for one in plan(Request(methods=(name,)), ["parameters"]) if one.state != "skipped")
     assert planned.cell.method == "two-sizes"
     layer = method(name).at_step(2.0)
     assert isinstance(layer, nn.Module)
