@@ -21,7 +21,7 @@ from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.experiments.training import REDUCED_SCHEDULES, RESOLUTIONS, sgd
 from harness.records import Budget, Cell, Measurement, Scalar
 from harness.stopwatch import Batch, adam, speedups, time_training
-from sesn.methods import method, methods_on
+from sesn.methods import PLAIN, method, methods_on
 from sesn.networks.recipes import known_recipe
 
 #: How many different batches the steps take in turn.
@@ -87,8 +87,7 @@ def epoch_time(cell: Cell, context: Context) -> list[Measurement]:
     settings, device = TimeSettings.of(cell), torch.device(context.device)
     switched_on = speedups()
     on_mnist = settings.network is None
-    # The table of methods begins with the plain one of each network.
-    reference = methods_on(settings.network or "mnist")[0].key
+    reference = PLAIN[settings.network or "mnist"]
     batches = digit_batches(settings.batch, device) if on_mnist else photograph_batches(settings, device)
     times = time_training(
         networks(cell, settings, device, reference),

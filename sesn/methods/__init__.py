@@ -47,10 +47,10 @@ SPARE_COLOURS = ("#F00084", "#3C1848", "#000084", "#D80CF0", "#9C0078", "#00FC6C
 HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.
 PASSED_ON = "SESN_METHODS"
-#: The key of the plain network that times are compared with.
-REFERENCE = CNN.key
 #: The key of the plain network on each skeleton.
 PLAIN = {"mnist": CNN.key, "stl10": WRN.key}
+#: The key of the plain network that times on MNIST-scale are compared with.
+REFERENCE = PLAIN["mnist"]
 
 
 def method(key: str) -> Method:
