@@ -20,7 +20,7 @@ from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection, cleaned, published_rows, select
 from harness.report.tables import Table
 from sesn.methods import HOMES, METHODS
-from sesn.tools.drawing import Drawing
+from sesn.tools.drawing import Drawing, Frame
 from sesn.tools.machine import machine_words
 
 #: The same at every budget.
@@ -69,6 +69,11 @@ class Rendered:
     def empty(self) -> bool:
         """Whether there is nothing to show yet."""
         return self.drawing is None and self.table is None
+
+    @property
+    def animation(self) -> tuple[Frame, ...]:
+        """The pictures that the page steps through; none: the figure stands still."""
+        return self.drawing.frames if self.drawing is not None else ()
 
 
 def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered], list[str]]:
