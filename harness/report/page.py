@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from harness.report import claims
 from harness.report.artefacts import ARTEFACTS, Artefact, artefact
 from harness.report.escapes import TEMPLATES, as_csv
 from harness.report.findings import VERDICTS, WORDS
@@ -79,7 +80,8 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
         for verdict, heading in VERDICTS.items()
     }
     return {
-        "artefacts": [_section(one, files, folders) for one in every],
+        **claims.context({one.artefact.id: one.frame for one in every}),
+        "artefacts": [_section(one, files, folders) for one in every if one.artefact.id != claims.KEY],
         "summary": {heading: lines for heading, lines in summary.items() if lines},
         "words": WORDS["introduction"],
         "notes": notes,
