@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sesn.errors import UsageError
 from sesn.meter.action import rescale
-from sesn.tools.joining import harness_part
+from sesn.tools.command import harness_part
 from sesn.tools.spectra import SPECTRA, random_images
 
 Enlarging = Literal["lanczos", "fourier"]
