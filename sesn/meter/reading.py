@@ -95,21 +95,16 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
 
 def _checked(output: Any, images: Tensor) -> Tensor:
     if not isinstance(output, Tensor):
-        raise WrongTypeError(
-            f"the module must return one tensor, got {type(output).__name__}; wrap it to return the tensor to measure"
-        )
+        got = type(output).__name__
+        raise WrongTypeError(f"the module must return one tensor, got {got}; wrap it to return the tensor to measure")
+    said = "the module returned"
     if output.is_complex():
-        raise WrongTypeError(
-            f"the module returned {output.dtype}; return a real tensor, for example torch.view_as_real(output)"
-        )
-    if output.dim() == 0 or output.shape[0] != images.shape[0]:
-        raise UsageError(
-            f"the module returned {tuple(output.shape)} for {images.shape[0]} images; the first axis must be the batch"
-        )
+        raise WrongTypeError(f"{said} {output.dtype}; return a real tensor, for example torch.view_as_real(output)")
+    shape, given = tuple(output.shape), tuple(images.shape)
+    if shape[:1] != given[:1]:
+        raise UsageError(f"{said} {shape} for {given[0]} images; the first axis must be the batch")
     if not bool(torch.isfinite(output).all()):
-        raise UsageError(
-            f"the module returned NaN or infinity for images of shape {tuple(images.shape)}; no Delta can be taken"
-        )
+        raise UsageError(f"{said} NaN or infinity for images of shape {given}; no Delta can be taken")
     return output.to(torch.float64, copy=True)  # it may use the tensor again
 
 
