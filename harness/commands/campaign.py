@@ -21,7 +21,7 @@ from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.running import Doing
 from harness.store.writing import Writer
-from sesn.tools.endings import Stopped
+from sesn.tools.consoles import Stopped
 from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.

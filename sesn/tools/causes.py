@@ -125,7 +125,7 @@ def causes(
         on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
-        >>> from sesn.tools.spectra import random_images
+        >>> from sesn.tools.images import random_images
         >>> split = causes(nn.Conv2d(1, 1, 3, padding=1).eval(), random_images(0, (2, 1, 48, 48)), 1 / 2)
         >>> split.largest, split.uncovered
         ('remainder', '1 ordinary convolution')

@@ -105,7 +105,7 @@ def check(
         on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
-        >>> from sesn.tools.spectra import random_images
+        >>> from sesn.tools.images import random_images
         >>> [found] = check(nn.Identity(), random_images(0, (2, 1, 48, 48)), [1 / 2])
         >>> found.at_floor, found.delta.n
         (True, 2)

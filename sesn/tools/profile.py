@@ -53,7 +53,7 @@ def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEF
             the last one called counts.
 
     Example:
-        >>> from sesn.tools.spectra import random_images
+        >>> from sesn.tools.images import random_images
         >>> network = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), nn.ReLU()).eval()
         >>> [row.name for row in profile(network, random_images(0, (2, 1, 48, 48)), 1 / 2)]
         ['0', '1', '(output)']
