@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from sesn._checks import require, whole
 from sesn.errors import UsageError
-from sesn.meter.reading import LOST, Reading, RejectedError, call, like_module, read
+from sesn.meter.compare import Branches
+from sesn.meter.reading import LOST, SPATIAL, Reading, RejectedError, call, like_module, read
 from sesn.meter.receptive import Receptive, spoilt_by, submodules
 from sesn.meter.trail import Path
 
@@ -106,15 +107,18 @@ def spoiled_along(path: Path | None, spoiled: int | None) -> int:
     return path.spoiled
 
 
-def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor) -> int:
-    """Pixels of the output to leave out at each border."""
-    side = min(output.shape[-2:])
-    if crop == "auto":
-        return automatic_crop(seen, factor, side // 4)
+def output_crop(found: Branches, crop: int | str, *, acted: bool) -> tuple[int, Receptive]:
+    """Pixels of the output to leave out at each border, and how far it looks; `acted` where an action moved it."""
+    output, seen, side = found.direct, found.original.seen, min(found.direct.shape[-2:])
+    if crop == "auto" and found.kind in SPATIAL:
+        seen = receptive_field_of(found.module, found.images, found.original)
+        return automatic_crop(seen, found.factor, side // 4), seen
+    if crop == "auto" or not (found.kind in SPATIAL or (acted and output.dim() >= 4)):
+        return 0, seen
     pixels = whole("crop", crop, 0)
     rule = f"less than half of the output's side ({side})"
     require(2 * pixels < side, "crop", crop, rule, f"use at most {(side - 1) // 2}")
-    return pixels
+    return pixels, seen
 
 
 def automatic_crop(seen: Receptive, factor: float, most: int) -> int:

@@ -28,7 +28,7 @@ from sesn.errors import UsageError
 from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.extent import seen_by, spoiled_by
-from sesn.meter.reading import SPATIAL, Kind, check_eval, check_images
+from sesn.meter.reading import SPATIAL, Kind, check_asked
 from sesn.meter.resample import Resampler, resampler_ends
 from sesn.tools import surgery
 
@@ -130,15 +130,13 @@ def causes(
         >>> split.largest, split.uncovered
         ('remainder', '1 ordinary convolution')
     """
-    check_images(images, factor)
-    check_eval(module)
+    check_asked(module, images, factor)
     grid = meter.grid if meter.grid is not None else getattr(module, "grid", None)
     spoiled = spoiled_by(module, images) if meter.spoiled is None else meter.spoiled
     ends = resampler_ends(meter.resampler, meter.ends)
     state = _State(module, images, factor, replace(meter, grid=grid, spoiled=spoiled, ends=ends), truncated=True)
     observed, floor, read = state.measure()
-    state = state.measuring(kind=read)
-    delta = observed
+    state, delta = state.measuring(kind=read), observed
     steps: list[CauseStep] = []
     for cause, changes in CAUSES.items():
         for change, without in list(changes(state)) or [("", NOT_PRESENT)]:
@@ -297,9 +295,6 @@ def causes_table(split: CauseSplit) -> Table:
 
 def caption(split: CauseSplit) -> str:
     """What was split, and into what mostly."""
-    mostly = f"mostly {split.largest}"
-    if split.largest == "remainder" and split.uncovered:
-        mostly += f": {split.uncovered}"
-    if split.observed <= split.floor:
-        mostly = "not above the probe's own floor"
+    uncovered = f": {split.uncovered}" if split.largest == "remainder" and split.uncovered else ""
+    mostly = f"mostly {split.largest}{uncovered}" if split.observed > split.floor else "not above the probe's own floor"
     return f"Δ {split.observed:.1e} at downscale {1 / split.factor:.3g}, median of {split.images} image(s), {mostly}"
