@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from harness.report import claims
 from harness.report.artefacts import ARTEFACTS, Artefact, artefact
 from harness.report.escapes import TEMPLATES, as_csv
 from harness.report.findings import WORDS
@@ -73,12 +74,11 @@ def artefact_files(one: Rendered) -> Files:
 def page_context(every: list[Rendered], notes: list[str], files: Files, folders: Folders) -> dict[str, Any]:
     """What both templates are given: plain values, so that the templates escape all text."""
     out, rows = folders.out, folders.rows
-    sections = {one.artefact.id: _section(one, files, folders) for one in every}
+    sections = {one.artefact.id: _section(one, files, folders) for one in every if one.artefact.id != claims.KEY}
     return {
         **{name: WORDS[name] for name in ("title", "lead", "glossary")},
-        "scorecard": [],
-        "verdict_counts": {},
         "inconvenient": [],
+        **claims.context({one.artefact.id: one.frame for one in every}),
         "sections": sections,
         "parts": _parts({key: one for key, one in sections.items() if not one["empty"]}),
         "missing": [one for one in sections.values() if one["empty"]],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -13,7 +14,7 @@ import pandas as pd
 
 from harness.experiment import Experiment
 from harness.records import Budget
-from harness.report import own, times
+from harness.report import claims, own, times
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.causes import causes_selection
 from harness.report.findings import WORDS, Statement
@@ -87,9 +88,30 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     rows, notes = cleaned(material.rows)
     if material.methods:
         rows = rows[rows["method"].isin(["", *material.methods])]
-    every = [_render(one, _selections(material, rows, one), material) for one in chosen]
+    read = cache(lambda key: _read(ARTEFACTS[key], material, rows))
+    every = [_render(one, *_judged(one.id, read, material), material) for one in chosen]
     shown = [one for one in every if not (one.empty and (material.methods or one.artefact.id == own.KEY))]
     return shown, [*material.notes, *notes]
+
+
+def _read(one: Artefact, material: Material, rows: Any) -> tuple[Selections, Any]:
+    """What an artefact may show, and the frame that it makes of it."""
+    selections = _selections(material, rows, one)
+    own = [selections[key] for key in one.experiments]
+    shown = not own or any(not chosen.empty for chosen in own)
+    return selections, one.frame(selections) if shown else pd.DataFrame()
+
+
+def _judged(key: str, read: Callable[[str], tuple[Selections, Any]], material: Material) -> tuple[Selections, Any]:
+    """The same, of the scorecard too, which is made of the frames of others; some methods alone are not judged."""
+    if key != claims.KEY:
+        return read(key)
+    evidence = {}
+    for name in dict.fromkeys(claim["artefact"] for claim in claims.claims_of(material.paper)):
+        selections, frame = read(name)
+        facts = {each: chosen.facts for each, chosen in selections.items() if not chosen.empty}
+        evidence[name] = claims.Evidence(frame, facts, ARTEFACTS[name].run)
+    return {}, pd.DataFrame() if material.methods else claims.scorecard(material.paper, evidence)
 
 
 def _selections(material: Material, rows: Any, one: Artefact) -> Selections:
@@ -109,14 +131,13 @@ def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, .
     return select(rows, material.paper, material.experiments[key], budgets)
 
 
-def _render(one: Artefact, selections: Selections, material: Material) -> Rendered:
+def _render(one: Artefact, selections: Selections, frame: Any, material: Material) -> Rendered:
     """The artefact with all that is shown of it."""
     own = [selections[key] for key in one.experiments]
     there = [chosen for chosen in own if not chosen.empty]
     notes = tuple(note for chosen in own for note in _notes(chosen))
     run = one.run_with({chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in there})
     again = " && ".join(filter(None, (run, f"sesn report --only {one.id}")))
-    frame = one.frame(selections) if there or not own else pd.DataFrame()
     if material.methods and "method" in frame:
         frame = frame[frame["method"].isin(material.methods)]
         again += f" --methods {','.join(HOMES.get(key, key) for key in material.methods)}"
