@@ -117,8 +117,6 @@ class Writer:
                 with suppress(StoreError):
                     self._confirm()
         finally:
-            for file in self._files.values():
-                file.close()
             os.close(self._lock)
 
     def tell(self, cells: Sequence[Doing]) -> None:
@@ -162,7 +160,6 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor = -1
         #: What the file was when we last read it or wrote to it, and the digests and the cells of others in it.
         self._known: tuple[int, ...] = ()
         self._there: set[str] = set()
@@ -174,11 +171,6 @@ class _File:
     @property
     def _missing(self) -> dict[str, bytes]:
         return {digest: block for digest, block in self._blocks.items() if digest not in self._there}
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
     def add(self, result: Result) -> None:
         """Append a cell. One that cannot be written is not kept here: its checkpoint is."""
@@ -196,37 +188,38 @@ class _File:
         """Write what is missing, until the path leads to a file that lacks nothing; read it in any case, if asked."""
         for _ in range(ATTEMPTS):
             # The folder may be removed at any moment.
-            with suppress(FileNotFoundError):
-                if read_back or self._descriptor < 0 or self._known != _state_at(self._path):
-                    self._reopen()
+            with suppress(FileNotFoundError), self._opened() as descriptor:
+                if read_back or self._known != _state(os.fstat(descriptor)):
+                    self._look(descriptor)
                     read_back = False
-                if not (missing := self._missing):
-                    return
-                _append(self._descriptor, b"".join(missing.values()))
-                self._there |= missing.keys()
-                self._known = _state(os.fstat(self._descriptor))
+                if missing := self._missing:
+                    _append(descriptor, b"".join(missing.values()))
+                    self._there |= missing.keys()
+                self._known = _state(os.fstat(descriptor))
                 if self._known == _state_at(self._path):
                     return
         raise StoreError(f"{self._path} is being replaced again and again; end the program that does so")
 
-    def _reopen(self) -> None:
-        """Open what is at the path, repair its end, and find out which cells of this run it lacks."""
-        self.close()
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if not (is_new := not self._path.exists()):
             check_regular(self._path, through_links=True)
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            if is_new:
+                sync_folder(self._path.parent)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _look(self, descriptor: int) -> None:
+        """Read what is there, repair its end, and tell of the cells that were taken away."""
         # By its number: the path may lead elsewhere already, and what is cut off must be what was read.
-        with open(self._descriptor, "rb", closefd=False) as file:
+        with open(descriptor, "rb", closefd=False) as file:
             data = file.read()
         contents = parse(self._path, data)
-        _repair(self._path, self._descriptor, contents, data)
-        if is_new:
-            sync_folder(self._path.parent)
-        self._known = _state(os.fstat(self._descriptor))
-        self._tell_what_is_gone(contents)
-
-    def _tell_what_is_gone(self, contents: Contents) -> None:
+        _repair(self._path, descriptor, contents, data)
         cells = {entry.cell.id for entry in contents.entries}
         again = len((self._there & self._blocks.keys()) - contents.digests)
         gone = len(self._others - cells - self._own)
