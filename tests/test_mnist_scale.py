@@ -105,6 +105,7 @@ def test_each_image_has_its_own_factor_drawn_after_an_angle() -> None:
             expected = shrunk(digits().images[number][None], [factor])[0]
             assert torch.equal(made.splits[name].images[place], expected)
             assert made.splits[name].labels[place] == digits().labels[number]
+            assert made.factors[name][place] == factor
 
 
 def test_the_fixed_point_is_half_a_pixel_off_the_centre() -> None:
