@@ -63,6 +63,7 @@ METRICS: dict[str, str] = {
     "learning_rate": "",
     "validation_error": "%",
     "test_error": "%",
+    "test_error_by_size": "%",
     "best_epoch": "",
 }
 

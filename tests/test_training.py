@@ -24,7 +24,7 @@ from harness.run.training.delta import DOWNSCALES, DeltaProbe, measured_epochs
 from harness.run.training.job import Job, Schedule
 from harness.run.training.numerics import Numerics, generator, seed_of
 from harness.run.training.team import Team
-from harness.run.training.trainer import Trainer, check_batches, error_percentage
+from harness.run.training.trainer import Trainer, check_batches, misread, percentage
 from harness.stopwatch import adam
 from sesn.methods import method, methods_on
 
@@ -178,7 +178,7 @@ def test_a_loss_that_is_no_number_stops_the_run_with_its_place() -> None:
         train(exploding, tiny.cell("plain"), Context())
 
 
-def test_error_percentage_counts_in_eval_mode() -> None:
+def test_images_are_misread_in_eval_mode() -> None:
     class Reader(nn.Module):
         def forward(self, image: torch.Tensor) -> torch.Tensor:
             assert not self.training
@@ -186,11 +186,13 @@ def test_error_percentage_counts_in_eval_mode() -> None:
             return torch.stack([rows[:, 2 * place : 2 * place + 2].sum(1) for place in range(tiny.CLASSES)], 1)
 
     stored = tiny.images(300, "count")
-    assert error_percentage(Reader(), stored, tiny.batch, CPU) == 0
+    assert not misread(Reader(), stored, tiny.batch, CPU).any()
     wrong = stored.labels.clone()
     wrong[:30] = (wrong[:30] + 1) % tiny.CLASSES
     relabelled = LabelledImages(stored.images, wrong, "relabelled")
-    assert error_percentage(Reader(), relabelled, tiny.batch, CPU) == pytest.approx(10)
+    found = misread(Reader(), relabelled, tiny.batch, CPU)
+    assert found.nonzero().flatten().tolist() == list(range(30))
+    assert percentage(found) == 10
 
 
 # --- what is refused
@@ -303,7 +305,7 @@ def test_every_methods_network_trains_after_it_was_evaluated() -> None:
         network = row.build("mnist", channels=(2, 2, 2))
         batch = torch.linspace(-1, 1, 2 * 28 * 28).reshape(2, 1, 28, 28)
         stored = LabelledImages(batch[:, 0].mul(127).add(127).to(torch.uint8), torch.tensor([0, 1]), "two")
-        error_percentage(network, stored, mnist_batch, CPU)
+        misread(network, stored, mnist_batch, CPU)
         probe().measure(network, 0)
         network.train()(batch).square().sum().backward()
         assert all(weight.grad is not None for name, weight in network.named_parameters() if "unused" not in name)
@@ -339,3 +341,23 @@ def test_a_smoke_cell_of_mnist_scale_measures_delta_at_its_epochs() -> None:
     assert all(len(one.values) == 2 for one in deltas)
     tested = next(one for one in found if one.metric == "test_error")
     assert "first 50 of MNIST-scale 0 test" in str(tested.at["data_name"])
+
+
+def test_the_test_error_by_digit_size_adds_up_to_the_test_error() -> None:
+    settings = {"data": "embedded", "recipe": "paper", "epochs": 1, "batch": 32, "rate": 0.01, "train_images": 64}
+    settings |= {"test_images": 301, "delta_images": 0, "resolution": 28, "augmented": True}
+    cell = Cell("mnist-scale", 1, "smoke", "cnn", settings)
+    assert (
+        cell.id == "23b9dda257b96bd1"
+    )  # that of runs begun before errors were divided by size: their checkpoints are used
+    found = mnist_scale(cell, Context())
+    (tested,) = (one.values[0] for one in found if one.metric == "test_error")
+    assert tested == 100 * 265 / 301  # so many of the 301 digits, as before
+    bins = [one for one in found if one.metric == "test_error_by_size"]
+    middles = [float(one.at["digit_size"]) for one in bins]
+    assert middles == pytest.approx([0.3 + 0.0875 * (number + 0.5) for number in range(8)])
+    counts = [int(one.at["digits"]) for one in bins]
+    assert sum(counts) == 301
+    wrong = [one.values[0] * count / 100 for one, count in zip(bins, counts, strict=True)]
+    assert wrong == pytest.approx([round(number) for number in wrong])
+    assert 100 * sum(round(number) for number in wrong) / 301 == tested

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from harness.data.cache import cached
 from harness.data.labelled import LabelledImages
 from harness.data.mnist import CLASSES, DigitSource, pool
+from harness.data.tensors import cached
 from sesn.errors import UsageError
 
 #: The paper's realisations.
@@ -67,6 +67,11 @@ class MNISTScale:
         """In the order in which the images were made and numbered."""
         return {"train": self.train, "test": self.test, "val": self.val}
 
+    @property
+    def factors(self) -> dict[str, Tensor]:
+        """By how much each digit was shrunk, float64 [n] by split: drawn again, exactly as when they were made."""
+        return _factors(self.seed, {name: len(images) for name, images in self.splits.items()})
+
 
 def sizes_for(available: int) -> Sizes:
     """The paper's sizes if the pool is large enough; else 3 tenths for training, 1 for validation, 6 for testing."""
@@ -107,17 +112,24 @@ def _made(digits: LabelledImages, sizes: Sizes, seed: int) -> dict[str, Tensor]:
     if not 0 <= seed < 2**32:
         raise UsageError(f"`seed` (={seed}) must be at least 0 and below 2**32; the paper's are 0..5")
     chosen = split(digits.labels.numpy(), sizes, seed)
-    draws = random.Random(seed)
+    factors = _factors(seed, {name: len(numbers) for name, numbers in chosen.items()})
     tensors = {}
     for name, numbers in chosen.items():
-        factors = []
-        for _ in numbers:
-            draws.uniform(0, 0)  # the angle of the paper's random affine map: always 0, but drawn
-            factors.append(draws.uniform(SMALLEST, LARGEST))
         order = torch.from_numpy(numbers)
-        tensors[f"{name} images"] = shrunk(digits.images[order], factors)
+        tensors[f"{name} images"] = shrunk(digits.images[order], factors[name].tolist())
         tensors[f"{name} labels"] = digits.labels[order]
     return tensors
+
+
+def _factors(seed: int, counts: dict[str, int]) -> dict[str, Tensor]:
+    """The factor of every digit, by split in the order in which they are made; one generator draws them all."""
+    draws = random.Random(seed)
+
+    def factor() -> float:
+        draws.uniform(0, 0)  # the angle of the paper's random affine map: always 0, but drawn
+        return draws.uniform(SMALLEST, LARGEST)
+
+    return {name: torch.tensor([factor() for _ in range(count)], dtype=torch.float64) for name, count in counts.items()}
 
 
 def split(labels: NDArray[np.int64], sizes: Sizes, seed: int) -> dict[str, NDArray[np.int64]]:

@@ -149,7 +149,8 @@ def mnist_job(cell: Cell, root: Path | None) -> Job:
     count = settings.train_images
     validation = first(realisation.val, count)
     test = first(realisation.test, settings.test_images)
-    data = Datasets(first(realisation.train, count), test, mnist_batch, settings.augmented, validation)
+    sizes = realisation.factors["test"][: len(test)]
+    data = Datasets(first(realisation.train, count), test, mnist_batch, settings.augmented, validation, sizes)
     options = {"resolution": settings.resolution, "augmented": settings.augmented}
     network = method(cell.method).build("mnist", known_recipe(settings.recipe), **options)
     images, epochs = settings.delta_images, settings.epochs

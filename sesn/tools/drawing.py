@@ -47,12 +47,21 @@ class Hover(NamedTuple):
     text: str
 
 
+class Frame(NamedTuple):
+    """A picture of an animation: its bytes, of which type (`image/svg+xml`), and what it shows in a word."""
+
+    content: bytes
+    media: str = "image/svg+xml"
+    label: str = ""
+
+
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and its points."""
+    """A figure, its points, and the frames of an animation, for which the figure stands wherever nothing moves."""
 
     figure: Figure
     hovers: tuple[Hover, ...] = ()
+    frames: tuple[Frame, ...] = ()
 
     def laid_out(self) -> Figure:
         """The figure with its layout computed once, so that every format and every point agree on it."""

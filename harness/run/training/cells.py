@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from harness.data.mnist_scale import LARGEST, SMALLEST
 from harness.experiment import Context
 from harness.records import Cell, Measurement, Scalar
 from harness.run.training.delta import DeltaProbe
@@ -15,12 +17,14 @@ from harness.run.training.job import Job
 from harness.run.training.numerics import Numerics, repeatable, seed_of
 from harness.run.training.parallel import launch
 from harness.run.training.team import Team
-from harness.run.training.trainer import Trainer, checkpoint_in
+from harness.run.training.trainer import Trainer, checkpoint_in, percentage
 from harness.stopwatch import speedups
 
 #: Makes what a cell trains, given where data lie. Its weights are drawn from torch's global generator.
 MakeJob = Callable[[Cell, Path | None], Job]
 USUAL = Numerics()
+#: How many intervals of equal width the sizes of test images are divided into.
+SIZE_BINS = 8
 
 
 def train(make: MakeJob, cell: Cell, context: Context, numerics: Numerics = USUAL) -> list[Measurement]:
@@ -57,7 +61,20 @@ def measurements(trainer: Trainer, switched_on: str) -> list[Measurement]:
     found = [Measurement(metric, values, at[metric]) for metric, values in curves.items()]
     found += [_measurement(one) for one in diary.probed + _probe_best(trainer)]
     trainer.on_progress(1.0, f"testing on {len(data.test)} images")
-    return [*found, Measurement("test_error", (trainer.error(data.test),), {"data_name": data.test.name})]
+    wrong, of = trainer.wrong(data.test), data.test.name
+    found.append(Measurement("test_error", (percentage(wrong),), {"data_name": of}))
+    return found if data.test_sizes is None else [*found, *_by_size(wrong, data.test_sizes, of)]
+
+
+def _by_size(wrong: Tensor, sizes: Tensor, data_name: str) -> Iterator[Measurement]:
+    """The test error within each interval of sizes that has images: its middle, and how many they are."""
+    edges = torch.linspace(SMALLEST, LARGEST, SIZE_BINS + 1, dtype=sizes.dtype)
+    bins = torch.bucketize(sizes, edges[1:-1])
+    for number, (low, high) in enumerate(zip(edges.tolist(), edges[1:].tolist(), strict=False)):
+        inside = wrong[bins == number]
+        if len(inside):
+            at = {"digit_size": round((low + high) / 2, 6), "digits": len(inside), "data_name": data_name}
+            yield Measurement("test_error_by_size", (percentage(inside),), at)
 
 
 def _probe_best(trainer: Trainer) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ class Datasets:
         batch: normalises a batch; with a generator it augments it first.
         augmented: whether training batches are given a generator.
         validation: chooses the epoch that counts; None: the last one does.
+        test_sizes: the factor by which each test image was shrunk, [n]; None where they were not.
     """
 
     train: LabelledImages
@@ -37,6 +38,7 @@ class Datasets:
     batch: Batch
     augmented: bool
     validation: LabelledImages | None = None
+    test_sizes: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.labelled import LabelledImages
+from harness.data.tensors import Unusable
 from harness.experiment import Progress
-from harness.run.training.checkpoints import Checkpoint, Snapshot, Unusable
+from harness.run.training.checkpoints import Checkpoint, Snapshot
 from harness.run.training.job import Batch, Job
 from harness.run.training.numerics import Numerics, generator, seed_of
 from harness.run.training.team import Team
@@ -124,7 +125,11 @@ class Trainer:
 
     def error(self, images: LabelledImages) -> float:
         """The percentage of images that the network gets wrong."""
-        return error_percentage(self.network, images, self.job.data.batch, self.device)
+        return percentage(self.wrong(images))
+
+    def wrong(self, images: LabelledImages) -> Tensor:
+        """Which images the network gets wrong."""
+        return misread(self.network, images, self.job.data.batch, self.device)
 
     # --- an epoch
 
@@ -261,16 +266,21 @@ def _under(prefix: str, snapshot: Snapshot) -> dict[str, Tensor]:
     }
 
 
-def error_percentage(network: nn.Module, images: LabelledImages, batch: Batch, device: torch.device) -> float:
-    """The percentage of images whose highest score is another class's, in eval mode and float32."""
+def misread(network: nn.Module, images: LabelledImages, batch: Batch, device: torch.device) -> Tensor:
+    """The images whose highest score is another class's, as truth values [n], in eval mode and float32."""
     network.eval()
-    wrong = 0
+    wrong = []
     with torch.inference_mode():
         for numbers in torch.split(torch.arange(len(images)), EVALUATION_BATCH):
             pixels, labels = images[numbers]
             scores = network(batch(pixels, None).to(device))
-            wrong += int((scores.argmax(1).cpu() != labels).sum())
-    return 100 * wrong / len(images)
+            wrong.append(scores.argmax(1).cpu() != labels)
+    return torch.cat(wrong)
+
+
+def percentage(wrong: Tensor) -> float:
+    """How many of a hundred."""
+    return 100 * int(wrong.sum()) / len(wrong)
 
 
 def check_batches(images: int, batch: int, ranks: int) -> None:
