@@ -119,7 +119,6 @@ def test_it_is_quiet_and_asks_for_nothing(visit: Visit, address: str) -> None:
     assert [url for url in visit.asked if not url.startswith("data:")] == [address]
     broken = "[...document.images].filter(image => !image.naturalWidth).length"
     assert visit.page.evaluate(broken) == 0
-    assert visit.page.evaluate("document.images.length") >= 10
 
 
 def test_what_is_not_its_own_does_not_run(visit: Visit) -> None:
@@ -195,11 +194,8 @@ def test_a_deep_link_opens_its_fold_and_shows_it(browser: Any, address: str, tar
         place = visit.page.locator(f"#{target}")
         assert place.locator(":is(table, .picture, blockquote)").first.is_visible()
         assert -10 < visit.box(f"#{target}")["y"] < 700
-
-
-def test_a_link_within_the_page_opens_a_fold(visit: Visit) -> None:
-    visit.page.evaluate("location.hash = 'learning-curves'")
-    visit.page.locator("#learning-curves .picture").wait_for(state="visible", timeout=5000)
+        visit.page.evaluate("location.hash = 'learning-curves'")
+        visit.page.locator("#learning-curves .picture").wait_for(state="visible", timeout=5000)
 
 
 def test_links_within_the_page_and_to_files_resolve(visit: Visit, address: str) -> None:
@@ -286,13 +282,12 @@ def test_the_pointer_finds_the_numbers_of_a_point(visit: Visit) -> None:
     picture.scroll_into_view_if_needed()
     points = visit.page.evaluate("JSON.parse(document.querySelector('#figure-2 .picture').dataset.points)")
     box = visit.box("#figure-2 .picture")
-    x, y, text = points[0]
+    x, y, _ = points[0]
     visit.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
     tip = visit.page.locator("#tip")
     assert tip.is_visible()
     assert "median" in tip.inner_text()
     assert tip.inner_text() in {point[2] for point in points}
-    assert text
     visit.page.mouse.move(0, 0)
     assert not tip.is_visible()
 
