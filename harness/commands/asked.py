@@ -11,7 +11,7 @@ from typing import cast
 from harness.commands.engines import Where, training_settings
 from harness.commands.ledger import Ledger, estimates, standing
 from harness.commands.options import ROWS, Choice
-from harness.data.root import data_root
+from harness.data import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
 from harness.experiments import EXPERIMENTS, Request, experiment, plan
 from harness.records import BUDGETS, Budget, Cell, Planned

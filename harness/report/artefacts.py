@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.records import Budget
-from harness.report import causes, configurations, delta, errors, goals, kernels, own, table_1, times, training
+from harness.report import causes, claims, configurations, delta, errors, goals, kernels, own, table_1, times, training
 from harness.report.findings import WORDS, Statement
 from harness.report.select import Selection
 from harness.report.tables import Table
@@ -90,6 +90,7 @@ _STL10 = Artefact(
 )
 _DIFFERENCES = configurations.differences_frame, configurations.differences_says
 _ROWS = (
+    Artefact(claims.KEY, (), claims.nothing_read, table=claims.table),
     Artefact("figure-1", (), kernels.kernels_frame, kernels.kernels_says, kernels.draw_kernels),
     Artefact("basis", (), kernels.basis_frame, kernels.basis_says, kernels.draw_basis),
     Artefact("figure-2", _DELTAS, delta.frame, delta.says, delta.draw),
