@@ -22,7 +22,7 @@ from sesn.layers.store import Store
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
 from sesn.methods.method import CHANNELS, COLOURS, EXTENT, HIDDEN_SCALES, MNIST_SIDE, Goals, Method, Source, projected
 from sesn.networks import Recipe, Regime, mnist, wrn
-from sesn.networks.carriers import FIELD
+from sesn.networks.skeleton import FIELD
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 

@@ -29,7 +29,7 @@ from sesn.methods._vectors import (
 )
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP, MNIST_SIDE, Goals, Method, Source
 from sesn.networks import Recipe, Regime, mnist, wrn
-from sesn.networks.carriers import MAP, Carrier, no_norm
+from sesn.networks.skeleton import MAP, Carrier
 
 #: The angle between neighbouring scales: eight scales span 120 degrees.
 ANGLE_STEP = math.radians(120 / 7)
@@ -213,7 +213,7 @@ def mnist_scalar(regime: Regime) -> mnist.StageParts:
     """The length of the vector after every convolution; no norm after the last."""
     return mnist.StageParts(
         lambda stage, i, o: nn.Sequential(SEVFLift(i, o, 7, MNIST_SCALES, MNIST_ANGLES), VectorMagnitude()),
-        carriers=(MAP, MAP, MAP._replace(norm=no_norm)),
+        carriers=(MAP, MAP, MAP._replace(norm=nn.Identity)),
         hidden_bias=True,
     )
 
@@ -223,7 +223,7 @@ def mnist_vector(regime: Regime) -> mnist.StageParts:
     carrier = vectors(regime.recipe)
     return mnist.StageParts(
         lambda stage, i, o: (SEVFConv if stage else SEVFLift)(i, o, 7, MNIST_SCALES, MNIST_ANGLES),
-        carriers=(carrier, carrier, carrier._replace(norm=no_norm)),
+        carriers=(carrier, carrier, carrier._replace(norm=nn.Identity)),
         channels=(23, 45, 68),
         projection=VectorMagnitude,
         hidden_bias=True,

@@ -31,7 +31,7 @@ from sesn.methods.method import (
 )
 from sesn.methods.steerable import shortcut
 from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
-from sesn.networks.carriers import FIELD, Carrier, ColumnBatchNorm
+from sesn.networks.skeleton import FIELD, Carrier, ColumnBatchNorm
 
 
 def canvas_side(kernel_size: int, scales: Sequence[float]) -> int:
