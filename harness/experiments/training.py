@@ -22,8 +22,7 @@ from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.records import Budget, Cell, Measurement
 from harness.run.training.cells import train
 from harness.run.training.delta import DeltaProbe
-from harness.run.training.job import Datasets, Job, Schedule
-from harness.run.training.numerics import Numerics
+from harness.run.training.job import Datasets, Job, Numerics, Schedule
 from harness.stopwatch import adam
 from sesn.errors import UsageError
 from sesn.methods import Method, method, methods_on

@@ -146,7 +146,7 @@ def _render(one: Artefact, selections: Selections, frame: Any, material: Materia
         return Rendered(one, frame, (one.caption,), "", (), notes, (missing,), again)
     captions = (one.caption, *one.extra(frame))
     provenance = "; ".join(dict.fromkeys(filter(None, map(_in_short, there)))) or WORDS["unmeasured"]
-    facts = tuple(f"{chosen.experiment}: {'; '.join(_filled('context', _facts(chosen)))}." for chosen in there)
+    facts = tuple(f"{chosen.experiment}: {'; '.join(_filled('context', _facts(chosen)))}" for chosen in there)
     statements = tuple(_with_budget(statement, own) for statement in one.says(frame))
     table = one.table(frame) if one.table else None
     drawing = one.draw(frame) if one.draw else material.figures.get(one.id)
