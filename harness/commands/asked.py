@@ -19,7 +19,7 @@ from harness.store.lines import StoredCell
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
 from sesn.errors import UsageError
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 from sesn.tools.images import image_sets, picture_files
 from sesn.tools.machine import hardware
 
