@@ -8,16 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.commands.asked import Asked
 from harness.commands.engines import Where
-from harness.commands.ledger import Ledger, Total
+from harness.commands.ledger import Ledger
 from harness.records import Cell, Planned, Result
-from harness.run.engines.display import Bars, Lines, names, shared, spoken
+from harness.run.engines.display import Bars, Lines, names, say, shared, spoken
 from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.writing import Doing, Writer
@@ -63,14 +63,11 @@ def campaign(
                 draw()
     except KeyboardInterrupt:  # Stopped is one
         with suppress(Stopped):
-            errors.print(
-                "stopped; all that finished is stored, and the same command continues where it stopped", soft_wrap=True
-            )
+            say(errors, "stopped; all that finished is stored, and the same command continues where it stopped")
         raise
-    told = run.summary(time.monotonic() - begun)
-    console.print(f"{told}; rows in {asked.choice.rows}", highlight=False, soft_wrap=True)
+    say(console, f"{run.summary(time.monotonic() - begun)}; rows in {asked.choice.rows}")
     if run.counts["failed"]:
-        errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)
+        say(errors, f"tracebacks are in {where.logs}")
     return run
 
 
@@ -137,7 +134,7 @@ class Campaign:
         if settings:
             lines += [f"{key}, all cells: {told}" for key, told in shared(self._cells).items() if told]
         for line in lines:
-            errors.print(line, highlight=False, soft_wrap=True)
+            say(errors, line)
 
     def shown(self, errors: Console, *, quiet: bool, draws: bool) -> Lines:
         """The display that shows the run: bars on a terminal, lines elsewhere or if it is to be quiet."""
@@ -184,13 +181,9 @@ class Campaign:
 
     def left(self) -> str:
         """The time left, in words."""
-        seconds = unknown = 0.0
-        for name, planned in self._waiting.items():
-            expected = self.ledger.estimates.seconds(planned)
-            unknown += expected is None
-            done = self._running[name].fraction if name in self._running else 0.0
-            seconds += (expected or 0.0) * (1 - done)
-        return Total(seconds / max(len(self._running), 1), int(unknown)).words
+        done = {name: one.fraction for name, one in self._running.items()}
+        # On a cluster more may run at a time than this machine would take.
+        return replace(self.ledger, jobs=max(len(done), 1)).left(self._waiting.values(), done).words
 
     def summary(self, seconds: float) -> str:
         """The last line."""

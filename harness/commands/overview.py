@@ -17,7 +17,7 @@ from harness.commands.options import ROWS, Choice
 from harness.data.sources import DataSetStatus
 from harness.experiments import EXPERIMENTS
 from harness.records import Cell, Planned, State
-from harness.run.engines.display import names, shared, spoken
+from harness.run.engines.display import names, say, shared, spoken
 from harness.store.reading import size
 from harness.store.writing import running
 
@@ -26,11 +26,6 @@ STATES: tuple[State, ...] = ("done", "failed", "skipped", "remaining")
 LARGEST_STORE = 50e6
 #: So many reasons for failures are told before the rest is folded.
 FAILURES = 3
-
-
-def say(console: Console, text: str, style: str = "") -> None:
-    """Print a line as it is."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool, verbose: bool) -> None:

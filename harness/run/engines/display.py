@@ -34,6 +34,11 @@ def spoken(seconds: float | None) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a line as it is."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
 def names(cells: Sequence[Cell]) -> dict[str, str]:
     """Each cell by its experiment, its method and the settings that tell it from the others of its experiment.
 
@@ -111,7 +116,7 @@ class Lines:
     def _print(self, result: Result, before: str = "", after: str = "") -> None:
         reason = f" ({result.reason})" if result.reason else ""
         told = f"{before}{result.status}, {spoken(result.seconds)}: {self._names[result.cell.id]}{reason}{after}"
-        self._console.print(told, style=COLOURS[result.status], markup=False, highlight=False, soft_wrap=True)
+        say(self._console, told, COLOURS[result.status])
 
 
 class Bars(Lines):
