@@ -107,8 +107,7 @@ def _judged(key: str, read: Callable[[str], tuple[Selections, Any]], material: M
     evidence = {}
     for name in dict.fromkeys(claim["artefact"] for claim in claims.claims_of(material.paper)):
         selections, frame = read(name)
-        facts = {each: chosen.facts for each, chosen in selections.items() if not chosen.empty}
-        evidence[name] = claims.Evidence(frame, facts, ARTEFACTS[name].run)
+        evidence[name] = claims.Evidence(frame, selections, ARTEFACTS[name].budget)
     return {}, pd.DataFrame() if material.methods else claims.scorecard(material.paper, evidence)
 
 
