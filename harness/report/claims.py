@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import pandas as pd
 
 from harness.report.findings import WORDS
+from harness.report.inconvenient import inconvenient
 from harness.report.quantities import QUANTITIES, Case, Claim
 from harness.report.select import Selection
 from harness.report.summaries import LEAST_RUNS
@@ -104,7 +105,7 @@ def _line(claim: Claim, evidence: Evidence) -> dict[str, Any]:
     chosen, texts = evidence.selections[claim["experiment"]], words["quantities"][claim["quantity"]]
     case = found.case or Case(math.nan, math.nan, math.nan, 0, {})
     cases = [each for each in (found.case, found.other) if each]
-    values = {"facts": chosen.facts, "paper": chosen.conditions, "case": case, "other": found.other}
+    values: dict[str, Any] = {"facts": chosen.facts, "paper": chosen.conditions, "case": case, "other": found.other}
     values["command"] = f"sesn run {claim['experiment']} --budget {evidence.budget}"
     ends = (case.low, case.high) if case.n >= LEAST_RUNS else (math.nan, math.nan)
     return {
@@ -133,6 +134,7 @@ def context(frames: Mapping[str, Any]) -> dict[str, Any]:
         "scorecard": [
             {**{name: line[name] for name in COLUMNS[:10]}, "mark": marks[line["verdict"]]} for line in lines
         ],
+        "inconvenient": inconvenient(frames),
         "verdict_counts": {word: sum(line["verdict"] == word for line in lines) for word in VERDICTS},
     }
 

@@ -120,7 +120,9 @@ def says(network: str) -> Callable[[Any], list[str]]:
     def said(frame: Any) -> list[str]:
         lines = frame.to_dict("records")
         unused = [line["label"] for line in lines if line["released"] > line["released_used"]]
-        other = [line for line in lines if math.isfinite(line["scales_paper"]) and line["scales"] != line["scales_paper"]]
+        other = [
+            line for line in lines if math.isfinite(line["scales_paper"]) and line["scales"] != line["scales_paper"]
+        ]
         scales = [sentence("other-scales", **line) for line in other]
         found = {"unused-counted": unused, "scales-differ": scales}
         return [sentence(key, network=NAMES[network], methods=listed(words)) for key, words in found.items() if words]

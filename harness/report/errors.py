@@ -1,6 +1,7 @@
 """The tables of test errors: MNIST-scale and STL-10, the paper's beside those here.
 
-A difference to the paper's is shown only where it means something: the same epochs and data, and a spread on both sides.
+A difference to the paper's is shown only where it means something: with the same epochs and data, and a spread on both
+sides.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def stl10_table(frame: Any) -> Table:
 def _columns(part: Any) -> list[tuple[str, str, str, str]]:
     """Heading, value, spread and reason of each column that has something to show."""
     columns = [("paper, %", "paper", "paper_deviation", "paper_reason")]
-    if part["here"].notna().any():
+    if part["n"].gt(0).any():
         columns.append(("here, %", "here", "deviation", "reason"))
     if part["within"].ne("").any():
         columns.append(("difference", "difference", "within", "reason"))
@@ -116,9 +117,7 @@ def _table(frame: Any, network: str, columns: list[tuple[str, Any, str, str, str
     heading = ("Method", *(f"{setting}{name}" for setting, _, name, *_ in columns))
     lines = []
     for method in dict.fromkeys(frame["method"]):
-        entries = [
-            _entry(where(part, method=method).iloc[0], part, *column) for _, part, _, *column in columns
-        ]
+        entries = [_entry(where(part, method=method).iloc[0], part, *column) for _, part, _, *column in columns]
         lines.append((TableEntry(METHODS[method].label_on(network)), *entries))
     return Table(heading, tuple(lines), rules(frame))
 

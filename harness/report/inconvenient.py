@@ -8,9 +8,10 @@ from typing import Any
 from harness.report.errors import setting_name
 from harness.report.findings import WORDS, listed
 from harness.report.select import first, where
-from harness.report.summaries import LEVEL, rank_correlation
+from harness.report.summaries import rank_correlation
 from harness.report.training import DOWNSCALE, SETTING
 from sesn.methods import METHODS, REFERENCE
+from sesn.tools.statistics import LEVEL
 
 #: The artefact that shows Delta of trained networks, and those with the layers and the scale axis behind it.
 TRAINED, LAYERS, AXIS = "delta-accuracy", "table-1", "truncation"
@@ -39,9 +40,14 @@ def _scores(setting: str, group: Any, frames: Mapping[str, Any]) -> str:
     ours = {key: level for key, level in levels.items() if METHODS[key].ours and not METHODS[key].digest}
     if not ours or min(ours.values()) < ABOUT * levels.get(REFERENCE, float("inf")):
         return ""
-    words, each = WORDS["inconvenient"]["scores"], [f"{level:.2f} ({METHODS[key].label})" for key, level in ours.items()]
+    words, each = (
+        WORDS["inconvenient"]["scores"],
+        [f"{level:.2f} ({METHODS[key].label})" for key, level in ours.items()],
+    )
     runs = int(group["realisations"].min())
-    text = words["text"].format(setting=setting, factor=DOWNSCALE, each=listed(each), plain=levels[REFERENCE], runs=runs)
+    text = words["text"].format(
+        setting=setting, factor=DOWNSCALE, each=listed(each), plain=levels[REFERENCE], runs=runs
+    )
     return " ".join([text, *_why(words, frames)])
 
 
@@ -49,7 +55,9 @@ def _why(words: Mapping[str, str], frames: Mapping[str, Any]) -> list[str]:
     """What the maximum over a scale axis that ends costs, and what a longer axis saves; as far as it was measured."""
     found = []
     if LAYERS in frames and len(frames[LAYERS]):
-        projected, field = (first(where(frames[LAYERS], method=words[name]), "delta") for name in ("projected", "field"))
+        projected, field = (
+            first(where(frames[LAYERS], method=words[name]), "delta") for name in ("projected", "field")
+        )
         found = [words["why"].format(projected=projected, field=field)] if projected > field else []
     for claim in frames["scorecard"].to_dict("records") if "scorecard" in frames else ():
         if claim["id"] == AXIS and claim["verdict"] == "confirmed":
@@ -58,7 +66,7 @@ def _why(words: Mapping[str, str], frames: Mapping[str, Any]) -> list[str]:
 
 
 def _ranks(setting: str, group: Any) -> str:
-    """Whether a smaller Delta goes with a smaller error over methods; nothing where it does, or too few were trained."""
+    """That a smaller Delta does not go with a smaller error; empty where it does, or too few methods were trained."""
     if len(group) < LEAST_METHODS:
         return ""
     rank, chance = rank_correlation(group["delta"], group["error"])

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from harness.report.errors import setting_name
 from harness.report.findings import sentence
 from harness.report.select import Selection, where
-from harness.report.summaries import medians, rank_correlation, summarised
+from harness.report.summaries import medians, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
