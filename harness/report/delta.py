@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from harness.report.findings import listed, sentence
 from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
+from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, styled
 
 
@@ -47,13 +48,15 @@ PANELS = (
         "delta-interscale",
         "extent",
         "interscale extent $K_S$ (scales)",
-        {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED},
+        {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED, "all scales of the method": SOLID},
     ),
 )
 #: Okabe and Ito's palette: told apart by colour-blind readers.
 COLOURS = {"linear": "#0072B2", "relu": "#D55E00", "bandlimited": "#009E73"}
 NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
+#: The window of cells about a method: its own layers. Their curves have the method in place of a nonlinearity.
+OWN, OWN_ROW, OWN_SCALES = "own", "layers of single methods", "all scales of the method"
 #: Delta is small up to here: a tenth of the output's size. Where it is larger already at moderate factors, the knee is
 #: where it doubles.
 SMALL, MODERATE = 0.01, 4
@@ -91,8 +94,9 @@ def _panel_points(panel: Panel, chosen: Selection) -> Any:
     if chosen.empty or panel.x not in chosen.rows:
         return pd.DataFrame()
     every = chosen.rows.assign(window=chosen.rows["window"].astype(object), x=chosen.rows[panel.x].astype(float))
-    every = every.assign(series=_series(panel, every))
-    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin(list(WINDOWS))]
+    method = every["method"].astype(object)
+    every = every.assign(series=_series(panel, every), nonlinearity=method.where(method.ne(""), every["nonlinearity"]))
+    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin([*WINDOWS, OWN])]
     # A network without a valid scale channel has no Delta: NaN says so, and has no place in the figure.
     points = summarised(rows[rows["series"].isin(list(panel.styles)) & rows["value"].notna()], SERIES[1:])
     floors = where(every, metric="floor")
@@ -112,21 +116,23 @@ def _series(panel: Panel, rows: Any) -> Any:
     if panel.x == "downscale":
         return np.where(everything, "", rows["side"].astype(int).astype(str) + " pixels")
     five = np.where(everything, "all of 5 scales", "valid of 5 scales")
-    return np.where(rows["scales"].eq(FIVE), five, np.where(everything, "", LONGER))
+    found = np.where(rows["scales"].eq(FIVE), five, np.where(everything, "", LONGER)) if "scales" in rows else five
+    return np.where(rows["window"].eq(OWN), np.where(everything, OWN_SCALES, ""), found)
 
 
 @styled
 def draw(points: Any) -> Drawing:
     """A row for each kind of windows, three panels each, with what the paper states."""
     hovers: list[Hover] = []
-    windows = [window for window in WINDOWS if window in set(points["window"])]
+    windows = [window for window in [*WINDOWS, OWN] if window in set(points["window"])]
     figure = Figure(figsize=(7.2, 0.9 + 2.3 * len(windows)), layout="constrained")
     grid = figure.subplots(len(windows), len(PANELS), sharex="col", sharey=True, squeeze=False)
     for row, window in zip(grid, windows, strict=True):
         for axes, panel in zip(row, PANELS, strict=True):
             _draw_panel(axes, panel, where(points, experiment=panel.experiment, window=window), hovers)
-            _mark_facts(axes, where(points, experiment=panel.experiment, series=STATED))
-        row[0].set_ylabel(f"{WINDOWS[window]}\nequivariance error Δ")
+            if window != OWN:
+                _mark_facts(axes, where(points, experiment=panel.experiment, series=STATED))
+        row[0].set_ylabel(f"{WINDOWS.get(window, OWN_ROW)}\nequivariance error Δ")
     # The floor may lie far below (a factor of two after Fourier enlarging): it must not squeeze the curves.
     grid[0][0].set_ylim(bottom=points["median"].min() / BELOW)
     for top, bottom, panel in zip(grid[0], grid[-1], PANELS, strict=True):
@@ -144,11 +150,20 @@ def _legend_of(axes: Any, panel: Panel, series: set[str]) -> None:
 
 
 def _legend(figure: Figure, points: Any) -> None:
-    shown = [name for name in COLOURS if name in set(points["nonlinearity"])]
-    handles = [Line2D([], [], color=COLOURS[name], lw=2) for name in shown]
+    shown = [name for name in [*COLOURS, *METHODS] if name in set(points["nonlinearity"])]
+    handles = [Line2D([], [], color=_colour(name), lw=2) for name in shown]
     handles += [Line2D([], [], color="0.45", ls=":"), Line2D([], [], color=MARK, lw=1.2)]
-    names = [*(NAMES[name] for name in shown), "floor of the probe", STATED]
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False, fontsize=7)
+    names = [*(_name(name) for name in shown), "floor of the probe", STATED]
+    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False, fontsize=7)
+
+
+def _colour(curve: str) -> str:
+    """Of a nonlinearity, or of a method."""
+    return METHODS[curve].colour if curve in METHODS else COLOURS.get(curve, "0.3")
+
+
+def _name(curve: str) -> str:
+    return METHODS[curve].label if curve in METHODS else NAMES.get(curve, curve)
 
 
 def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> None:
@@ -157,7 +172,7 @@ def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> No
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
     for (nonlinearity, series), part in points.groupby(["nonlinearity", "series"], sort=False):
-        _draw_series(axes, COLOURS.get(nonlinearity, "0.3"), panel.styles[series], part.sort_values("x"))
+        _draw_series(axes, _colour(nonlinearity), panel.styles[series], part.sort_values("x"))
         hovers.extend(_hovers(axes, panel, part))
     for _, part in points.groupby("series") if panel.floors else [("", points)]:
         floor = medians(part, "x", "floor").dropna()
@@ -196,7 +211,7 @@ _SMALL: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color":
 
 def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
     for point in part.to_dict("records"):
-        point |= {"kind": NAMES.get(point["nonlinearity"], point["nonlinearity"]), "axis": panel.x}
+        point |= {"kind": _name(point["nonlinearity"]), "axis": panel.x}
         point |= {"series": point["series"].replace("$", ""), "draws": int(point["draws"])}
         point["images"] = int(point["values"] // max(1, point["draws"]))
         yield Hover(axes, point["x"], point["median"], sentence("delta-point", **point))
