@@ -125,9 +125,9 @@ def test_the_time_left_is_shared_by_jobs_except_where_cells_run_alone() -> None:
         known.learn(one, 10.0, "here", "cpu")
     ledger = Ledger([standing(one, {}) for one in (planned("cnn", 1.0), planned("cnn", 2.0), alone)], known, jobs=2)
     assert ledger.left(ledger.standings) == Total(25.0, 0)
-    assert Total(25.0, 0).words(spoken) == "25 s"
-    assert Total(25.0, 1).words(spoken) == "≥ 25 s"
-    assert Total(0.0, 1).words(spoken) == "?"
+    assert Total(25.0, 0).words == "25 s"
+    assert Total(25.0, 1).words == "≥ 25 s"
+    assert Total(0.0, 1).words == "?"
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_what_was_skipped_says_why_where_nothing_is_shown(tmp_path: Path) -> Non
 def test_captions_name_budget_repetitions_data_and_machine(written: Path) -> None:
     text = (written / "tables" / "mnist-scale.md").read_text(encoding="utf-8")
     assert "mnist-scale: lite budget; 2 realisations; data set mnist; 3 epochs; paper recipe; " in text
-    assert "Synthetic CPU, 2 threads, torch 0.0, cpu; version 1." in text
+    assert "Synthetic CPU, 2 threads, torch 0.0, cpu; version 1" in text
 
 
 def test_a_claim_tested_with_other_epochs_than_the_papers_says_so(written: Path) -> None:

@@ -10,10 +10,9 @@ from harness.data import named_root
 from harness.experiment import Context
 from harness.records import Planned, Scalar
 from harness.run.engines.cluster import Cluster
-from harness.run.engines.devices import cores, devices, for_workers, threads_of_each
 from harness.run.engines.local import Local
-from harness.run.engines.work import Listener
-from harness.run.training.numerics import Numerics
+from harness.run.engines.work import Listener, cores, devices, for_workers, threads_of_each
+from harness.run.training.job import Numerics
 from sesn._checks import one_of, require, whole
 from sesn.tools.files import check_writable
 

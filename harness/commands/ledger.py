@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from harness.experiments import EXPERIMENTS, Experiment
 from harness.records import Cell, Planned
+from harness.run.engines.display import spoken
 from harness.store.lines import StoredCell
 from sesn.tools.machine import device_kind
 
@@ -48,21 +49,22 @@ class Estimates:
         #: asked for all cells each second, while there is news once in a while
         self._medians: dict[tuple[tuple[str, ...], float], float] = {}
 
-    def learn(self, planned: Planned, seconds: float, machine: str, device: str, threads: int = 1) -> None:
-        """Take a finished cell into account."""
-        self._note(_kind(planned.cell), planned.work, seconds, machine, device, threads)
-
-    def predict(self, planned: Planned, seconds: float, machine: str, device: str, threads: int = 1) -> None:
-        """Take a measured rate into account, for as long as no cell of this kind has finished."""
-        self._note((PREDICTED, *_kind(planned.cell)), planned.work, seconds, machine, device, threads)
-
-    def _note(
-        self, kind: tuple[str, ...], work: float, seconds: float, machine: str, device: str, threads: int
+    def learn(
+        self,
+        planned: Planned,
+        seconds: float,
+        machine: str,
+        device: str,
+        threads: int = 1,
+        *,
+        predicted: bool = False,
     ) -> None:
+        """Take a finished cell into account, or a measured rate for as long as no cell of this kind has finished."""
+        kind = (PREDICTED, *_kind(planned.cell)) if predicted else _kind(planned.cell)
         alone = seconds * threads if device_kind(device) == "cpu" else seconds
         for key in (kind, (*kind, machine, device_kind(device))):
-            self._seen[key][work].append(alone)
-            self._medians.pop((key, work), None)
+            self._seen[key][planned.work].append(alone)
+            self._medians.pop((key, planned.work), None)
 
     def seconds(self, planned: Planned) -> float | None:
         """Of a cell, by those of its kind on this machine, else on any, else by measured rates; None without any."""
@@ -88,7 +90,8 @@ class Total(NamedTuple):
     seconds: float
     unknown: int
 
-    def words(self, spoken: Callable[[float | None], str]) -> str:
+    @property
+    def words(self) -> str:
         """For people: at least so long, where some are unknown."""
         if self.unknown and not self.seconds:
             return "?"
@@ -118,7 +121,7 @@ def estimates(entries: Mapping[str, StoredCell], machine: str, device: str, thre
         for trained in EXPERIMENTS.values():
             if trained.timed_by == row.key:
                 for planned, seconds in _predictions(trained, entry):
-                    known.predict(planned, seconds, *where)
+                    known.learn(planned, seconds, *where, predicted=True)
     return known
 
 
@@ -180,6 +183,15 @@ class Ledger:
         for one in self.standings:
             groups.setdefault(one.cell.experiment, []).append(one)
         return groups
+
+    def begun(self) -> dict[str, list[Planned]]:
+        """The same, with those of which nothing was run taken together."""
+        every = self.experiments()
+        rest = {key: of for key, of in every.items() if not any(one.state in ("done", "failed") for one in of)}
+        if len(rest) < 2:
+            return every
+        together = {f"{len(rest)} not begun": [one for of in rest.values() for one in of]}
+        return {key: of for key, of in every.items() if key not in rest} | together
 
     def left(self, standings: Iterable[Planned]) -> Total:
         """How long a run of the cells that are to do takes."""

@@ -24,9 +24,6 @@ from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing, Frame
 from sesn.tools.machine import machine_words
 
-#: The same at every budget.
-COUNTED = ("parameters",)
-
 
 @dataclass(frozen=True)
 class Material:
@@ -144,7 +141,7 @@ def _render(one: Artefact, selections: Selections, frame: Any, material: Materia
         return Rendered(one, frame, (one.caption,), "", (), notes, (), again)
     captions = (one.caption, *one.extra(frame))
     provenance = "; ".join(dict.fromkeys(filter(None, map(_in_short, there)))) or WORDS["unmeasured"]
-    facts = tuple(f"{chosen.experiment}: {'; '.join(_filled('context', _facts(chosen)))}." for chosen in there)
+    facts = tuple(f"{chosen.experiment}: {'; '.join(_filled('context', _facts(chosen)))}" for chosen in there)
     table = one.table(frame) if one.table else None
     drawing = one.draw(frame) if one.draw else material.figures.get(one.id)
     return Rendered(one, frame, captions, provenance, facts, notes, tuple(one.says(frame)), again, drawing, table)
