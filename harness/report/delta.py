@@ -11,9 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from harness.report.findings import Statement, claim, listed, sentence, told
-from harness.report.select import Selection, first, where
+from harness.report.findings import listed, sentence
+from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
+from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, styled
 
 
@@ -47,15 +48,15 @@ PANELS = (
         "delta-interscale",
         "extent",
         "interscale extent $K_S$ (scales)",
-        {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED},
+        {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED, "all scales of the method": SOLID},
     ),
 )
 #: Okabe and Ito's palette: told apart by colour-blind readers.
 COLOURS = {"linear": "#0072B2", "relu": "#D55E00", "bandlimited": "#009E73"}
 NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
-#: What the paper calls "not much higher" is at most this many times as high.
-NOT_MUCH_HIGHER = 1.25
+#: The window of cells about a method: its own layers. Their curves have the method in place of a nonlinearity.
+OWN, OWN_ROW, OWN_SCALES = "own", "layers of single methods", "all scales of the method"
 #: Delta is small up to here: a tenth of the output's size. Where it is larger already at moderate factors, the knee is
 #: where it doubles.
 SMALL, MODERATE = 0.01, 4
@@ -93,8 +94,9 @@ def _panel_points(panel: Panel, chosen: Selection) -> Any:
     if chosen.empty or panel.x not in chosen.rows:
         return pd.DataFrame()
     every = chosen.rows.assign(window=chosen.rows["window"].astype(object), x=chosen.rows[panel.x].astype(float))
-    every = every.assign(series=_series(panel, every))
-    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin(list(WINDOWS))]
+    method = every["method"].astype(object)
+    every = every.assign(series=_series(panel, every), nonlinearity=method.where(method.ne(""), every["nonlinearity"]))
+    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin([*WINDOWS, OWN])]
     # A network without a valid scale channel has no Delta: NaN says so, and has no place in the figure.
     points = summarised(rows[rows["series"].isin(list(panel.styles)) & rows["value"].notna()], SERIES[1:])
     floors = where(every, metric="floor")
@@ -114,21 +116,23 @@ def _series(panel: Panel, rows: Any) -> Any:
     if panel.x == "downscale":
         return np.where(everything, "", rows["side"].astype(int).astype(str) + " pixels")
     five = np.where(everything, "all of 5 scales", "valid of 5 scales")
-    return np.where(rows["scales"].eq(FIVE), five, np.where(everything, "", LONGER))
+    found = np.where(rows["scales"].eq(FIVE), five, np.where(everything, "", LONGER)) if "scales" in rows else five
+    return np.where(rows["window"].eq(OWN), np.where(everything, OWN_SCALES, ""), found)
 
 
 @styled
 def draw(points: Any) -> Drawing:
     """A row for each kind of windows, three panels each, with what the paper states."""
     hovers: list[Hover] = []
-    windows = [window for window in WINDOWS if window in set(points["window"])]
+    windows = [window for window in [*WINDOWS, OWN] if window in set(points["window"])]
     figure = Figure(figsize=(7.2, 0.9 + 2.3 * len(windows)), layout="constrained")
     grid = figure.subplots(len(windows), len(PANELS), sharex="col", sharey=True, squeeze=False)
     for row, window in zip(grid, windows, strict=True):
         for axes, panel in zip(row, PANELS, strict=True):
             _draw_panel(axes, panel, where(points, experiment=panel.experiment, window=window), hovers)
-            _mark_facts(axes, where(points, experiment=panel.experiment, series=STATED))
-        row[0].set_ylabel(f"{WINDOWS[window]}\nequivariance error Δ")
+            if window != OWN:
+                _mark_facts(axes, where(points, experiment=panel.experiment, series=STATED))
+        row[0].set_ylabel(f"{WINDOWS.get(window, OWN_ROW)}\nequivariance error Δ")
     # The floor may lie far below (a factor of two after Fourier enlarging): it must not squeeze the curves.
     grid[0][0].set_ylim(bottom=points["median"].min() / BELOW)
     for top, bottom, panel in zip(grid[0], grid[-1], PANELS, strict=True):
@@ -146,11 +150,20 @@ def _legend_of(axes: Any, panel: Panel, series: set[str]) -> None:
 
 
 def _legend(figure: Figure, points: Any) -> None:
-    shown = [name for name in COLOURS if name in set(points["nonlinearity"])]
-    handles = [Line2D([], [], color=COLOURS[name], lw=2) for name in shown]
+    shown = [name for name in [*COLOURS, *METHODS] if name in set(points["nonlinearity"])]
+    handles = [Line2D([], [], color=_colour(name), lw=2) for name in shown]
     handles += [Line2D([], [], color="0.45", ls=":"), Line2D([], [], color=MARK, lw=1.2)]
-    names = [*(NAMES[name] for name in shown), "floor of the probe", STATED]
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False, fontsize=7)
+    names = [*(_name(name) for name in shown), "floor of the probe", STATED]
+    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False, fontsize=7)
+
+
+def _colour(curve: str) -> str:
+    """Of a nonlinearity, or of a method."""
+    return METHODS[curve].colour if curve in METHODS else COLOURS.get(curve, "0.3")
+
+
+def _name(curve: str) -> str:
+    return METHODS[curve].label if curve in METHODS else NAMES.get(curve, curve)
 
 
 def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> None:
@@ -159,7 +172,7 @@ def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> No
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
     for (nonlinearity, series), part in points.groupby(["nonlinearity", "series"], sort=False):
-        _draw_series(axes, COLOURS.get(nonlinearity, "0.3"), panel.styles[series], part.sort_values("x"))
+        _draw_series(axes, _colour(nonlinearity), panel.styles[series], part.sort_values("x"))
         hovers.extend(_hovers(axes, panel, part))
     for _, part in points.groupby("series") if panel.floors else [("", points)]:
         floor = medians(part, "x", "floor").dropna()
@@ -198,7 +211,7 @@ _SMALL: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color":
 
 def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
     for point in part.to_dict("records"):
-        point |= {"kind": NAMES.get(point["nonlinearity"], point["nonlinearity"]), "axis": panel.x}
+        point |= {"kind": _name(point["nonlinearity"]), "axis": panel.x}
         point |= {"series": point["series"].replace("$", ""), "draws": int(point["draws"])}
         point["images"] = int(point["values"] // max(1, point["draws"]))
         yield Hover(axes, point["x"], point["median"], sentence("delta-point", **point))
@@ -207,123 +220,20 @@ def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
 # --- what it says
 
 
-def says(points: Any) -> list[Statement]:
-    """The paper's three statements, each against the points, and which settings bear out all of them."""
-    three = [*_depth(points), *_downscale(points), *_interscale(points)]
-    return [*three, *_knees(points), *_settings(points)]
-
-
-def _of(points: Any, experiment: str, **wanted: Any) -> Any:
-    return where(points, experiment=experiment, **wanted).sort_values("x")
-
-
-def _fact(points: Any, experiment: str) -> tuple[float, float]:
-    facts = _of(points, experiment, series=STATED)
-    return first(facts, "x"), first(facts, "mean")
-
-
-def _not_much_higher(deepest: Any, level: float) -> bool:
-    return first(deepest, "mean") <= NOT_MUCH_HIGHER * level
-
-
-def _around(curve: Any, knee: float) -> tuple[Any, Any]:
-    """The points up to the factor that the paper names, and those beyond it."""
-    return curve[curve["x"] <= 1.01 * knee], curve[curve["x"] > 1.01 * knee]
-
-
-def _rises(start: Any, end: Any) -> bool:
-    """Whether the intervals of two medians do not meet."""
-    return bool(end["low"] > start["high"])
-
-
-def _depth(points: Any) -> Iterator[Statement]:
-    depth, level = _fact(points, "delta-depth")
-    found = _of(points, "delta-depth", series="valid scales", x=depth)
-    deepest = _of(points, "delta-depth", series="valid scales")["x"].max()
-    for (window, nonlinearity), part in found.groupby(["window", "nonlinearity"], sort=False):
-        if nonlinearity != "linear":
-            kind = {"window": WINDOWS.get(window, window), "nonlinearity": NAMES.get(nonlinearity, nonlinearity)}
-            numbers = {"mean": first(part, "mean"), "deviation": first(part, "standard_deviation")}
-            verdict = claim(_not_much_higher(part, level))
-            yield told(verdict, "delta-depth", depth=depth, level=level, **kind, **numbers)
-    if not len(found) and deepest > 0:
-        yield told("missing", "delta-depth-missing", deepest=deepest, depth=depth)
-
-
-def _downscale(points: Any) -> Iterator[Statement]:
-    knee, _ = _fact(points, "delta-downscale")
+def says(points: Any) -> list[str]:
+    """Up to which factor one layer keeps a small Delta, on images of each size."""
+    found = []
     for window, name in WINDOWS.items():
-        found = _of(points, "delta-downscale", window=window, nonlinearity="linear")
-        for series, part in found.groupby("series", sort=False):
-            before, after = _around(part, knee)
-            if len(before) and len(after):
-                ends = {"start": before.iloc[0], "middle": before.iloc[-1], "end": after.iloc[-1]}
-                verdict = claim(_rises(ends["middle"], ends["end"]))
-                yield told(verdict, "delta-downscale", window=name, series=series, knee=knee, **ends)
+        curves = where(points, experiment="delta-downscale", window=window, nonlinearity="linear").sort_values("x")
+        ends = {series: end for series, curve in curves.groupby("series") if (end := _small_up_to(curve))}
+        if ends:
+            words = listed([sentence("delta-small-up-to", factor=end, series=series) for series, end in ends.items()])
+            found.append(sentence("delta-knee", window=name, small=SMALL, moderate=MODERATE, knees=words))
+    return found
 
 
-def _interscale(points: Any) -> Iterator[Statement]:
-    for window, name in WINDOWS.items():
-        found = _of(points, "delta-interscale", window=window, nonlinearity="linear")
-        whole, longer = where(found, series="all of 5 scales"), where(found, series=LONGER)
-        if len(whole) >= 2:
-            start, end = whole.iloc[0], whole.iloc[-1]
-            rest = sentence("delta-truncation", median=longer["median"].iloc[-1]) if len(longer) else ""
-            yield told(claim(_rises(start, end)), "delta-interscale", window=name, start=start, end=end, rest=rest)
-
-
-def _knees(points: Any) -> Iterator[Statement]:
-    """Up to which factor Delta stays small, and how many pixels are left there."""
-    for window, name in WINDOWS.items():
-        knees = {}
-        for series, part in _of(points, "delta-downscale", window=window, nonlinearity="linear").groupby("series"):
-            level = max(SMALL, 2 * float(part[part["x"].le(MODERATE)]["median"].max()))
-            below = part[part["median"].le(level).cummin()]
-            if len(below) and len(below) < len(part):
-                knees[int(series.split()[0])] = float(below["x"].iloc[-1])
-        if knees:
-            words = [f"up to {last:.3g}× on {side} pixels ({round(side / last)} left)" for side, last in knees.items()]
-            values = {"small": SMALL, "moderate": MODERATE, "knees": listed(words), "follows": _what_it_follows(knees)}
-            yield told("measured", "delta-knee", window=name, **values)
-
-
-def _what_it_follows(knees: Mapping[int, float]) -> str:
-    """Whether the factors at the knee, or the pixels that are left there, differ less between sizes of image."""
-    if len(knees) < 2:
-        return ""
-    factors, pixels = list(knees.values()), [side / last for side, last in knees.items()]
-    apart = [max(values) / min(values) for values in (factors, pixels)]
-    follows = "the factor" if apart[0] < apart[1] else "the pixels that are left" if apart[1] < apart[0] else "both"
-    return sentence("delta-knee-follows", factors=apart[0], pixels=apart[1], follows=follows)
-
-
-def _settings(points: Any) -> Iterator[Statement]:
-    """Which windows and nonlinearities bear out all of the paper's statements, and where the others fail."""
-    found = {
-        f"{name}, {kind}": _failing(points, window, nonlinearity)
-        for window, name in WINDOWS.items()
-        for nonlinearity, kind in NAMES.items()
-    }
-    good = "; ".join(setting for setting, failing in found.items() if failing == [])
-    bad = "; ".join(f"{setting} (not {listed(failing)})" for setting, failing in found.items() if failing)
-    if good or bad:
-        rest = f" Otherwise: {bad}." if bad else ""
-        yield told("measured", "delta-settings", good=good or "no setting", rest=rest)
-
-
-def _failing(points: Any, window: str, nonlinearity: str) -> list[str] | None:
-    """The statements that one setting does not bear out; None where a panel is missing."""
-    setting = {"window": window, "nonlinearity": nonlinearity}
-    (depth, level), (knee, _) = _fact(points, "delta-depth"), _fact(points, "delta-downscale")
-    deep = _of(points, "delta-depth", **setting, series="valid scales", x=depth)
-    shrunk = _of(points, "delta-downscale", **setting, series="96 pixels")
-    mixed = _of(points, "delta-interscale", **setting, series="all of 5 scales")
-    before, after = _around(shrunk, knee)
-    if not len(deep) or not len(before) or not len(after) or len(mixed) < 2:
-        return None
-    holds = {
-        f"{depth:g} layers": _not_much_higher(deep, level),
-        f"the rise beyond {knee:g}×": _rises(before.iloc[-1], after.iloc[-1]),
-        "the rise with the extent": _rises(mixed.iloc[0], mixed.iloc[-1]),
-    }
-    return [name for name, good in holds.items() if not good]
+def _small_up_to(curve: Any) -> float:
+    """The last factor before Delta leaves what is small; 0 if it never does, or is so from the start."""
+    level = max(SMALL, 2 * float(curve[curve["x"].le(MODERATE)]["median"].max()))
+    below = curve[curve["median"].le(level).cummin()]
+    return float(below["x"].iloc[-1]) if 0 < len(below) < len(curve) else 0.0

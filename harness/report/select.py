@@ -30,6 +30,9 @@ ALWAYS = ("data", "images", "recipe")
 #: Data that came with the installation stand behind the data of the paper.
 DATA_SETTINGS, EMBEDDED = ("data", "images"), "embedded"
 EXTRA = ("standard_deviation", "realisations")
+#: What rows must share with the paper to be compared with it, as far as both say it.
+CONDITIONS = ("epochs", "data", "images", "train_images", "test_images")
+FAILED = "it did not run to its end, and `sesn status` says why"
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,34 @@ class Selection:
         """Whether nothing was measured."""
         return len(self.rows) == 0
 
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What the paper says of how it ran the experiment."""
+        stated = {name: self.paper[name].dropna() for name in CONDITIONS if name in self.paper}
+        return {name: values.iloc[0] for name, values in stated.items() if len(values)}
+
+    @property
+    def unlike(self) -> str:
+        """What keeps the rows from being compared with the paper's: "smoke", or a condition; empty if nothing does."""
+        if self.facts.get("budget") == BUDGETS[0]:
+            return BUDGETS[0]
+        others = (name for name, value in self.conditions.items() if self.facts.get(name) not in ("", None, value))
+        return next(others, "")
+
     def metric(self, name: str) -> Any:
         """The rows of one metric."""
         return where(self.rows, metric=name)
 
     def reason(self, method: str, **axes: Any) -> str:
-        """Why there is no number for a method at a place: the row's words, or that it has not been run."""
+        """Why there is no number for a method at a place: it was skipped for a reason, it failed, or was not run."""
         found = where(self.absent, method=method, **{name: axes[name] for name in axes if name in self.absent})
-        return str(found["reason"].iloc[0]) if len(found) else "not run"
+        return reasons(found)[0] if len(found) else "not run"
+
+
+def reasons(absent: Any) -> list[str]:
+    """Why cells have no number. What was skipped says so in words; the text of an exception stays in the rows."""
+    pairs = zip(absent["status"], absent["reason"], strict=True)
+    return [str(reason) if status == "skipped" else FAILED for status, reason in pairs]
 
 
 def where(rows: Any, **wanted: Any) -> Any:

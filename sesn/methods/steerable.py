@@ -24,8 +24,7 @@ from sesn.methods.method import (
     projected,
 )
 from sesn.networks import mnist, wrn
-from sesn.networks.carriers import FIELD, MAP
-from sesn.networks.recipes import Regime
+from sesn.networks.skeleton import FIELD, MAP, Regime
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 
@@ -152,9 +151,9 @@ def at_step(step: float) -> nn.Module:
     return ScaleLift(COLOURS, CHANNELS, _basis_b(step, 2), bias=False)
 
 
-def between() -> nn.Module:
+def between(extent: int = EXTENT) -> nn.Module:
     """The MNIST-scale basis, from field to field."""
-    return ScaleConv(CHANNELS, CHANNELS, _basis_b(HIDDEN_STEP, HIDDEN_SCALES), interscale=EXTENT)
+    return ScaleConv(CHANNELS, CHANNELS, _basis_b(HIDDEN_STEP, HIDDEN_SCALES), interscale=extent)
 
 
 def _design_at_step(design: Design) -> AtStep:

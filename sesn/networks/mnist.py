@@ -15,9 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.errors import UsageError
-from sesn.networks.carriers import MAP, Carrier
-from sesn.networks.recipes import RESOLUTIONS, Recipe, Regime
-from sesn.networks.skeleton import NetworkTask, Skeleton
+from sesn.networks.skeleton import MAP, RESOLUTIONS, Carrier, NetworkTask, Recipe, Regime, Skeleton
 
 #: Side of the images of MNIST.
 SIDE = 28
@@ -78,6 +76,10 @@ class MNISTSkeleton(Skeleton):
     def first_layer(self, in_channels: int, out_channels: int, recipe: Recipe) -> nn.Module:
         """All that stands before the first nonlinearity, at 28."""
         return self.parts(Regime(recipe=recipe)).layer(0, in_channels, out_channels)
+
+    def next_layer(self, channels: int, recipe: Recipe) -> nn.Module:
+        """That of the second stage, at 28."""
+        return self.parts(Regime(recipe=recipe)).layer(1, channels, channels)
 
     def widths(self, recipe: Recipe) -> Three:
         """The channels of the stages."""
