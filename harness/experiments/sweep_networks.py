@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from harness.experiment import CellSettings
 from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
-from sesn._lookup import looked_up
+from sesn._checks import looked_up
 from sesn.errors import UsageError
 from sesn.layers.nonlinearity import BandlimitedReLU
 
@@ -68,6 +69,17 @@ class DownscaleSettings(SweepSettings):
 
     largest_downscale: float
     enlarging: str
+
+
+class Amount(NamedTuple):
+    """How much is measured: images (of 96 pixels, of 384 pixels), weight draws, layers, factors."""
+
+    images: int
+    large_images: int
+    draws: int
+    layers: int
+    downscale_96: float
+    downscale_384: float
 
 
 class Layer(nn.Module):

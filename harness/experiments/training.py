@@ -26,7 +26,7 @@ from harness.run.training.job import Datasets, Job, Numerics, Schedule
 from harness.stopwatch import adam
 from sesn.errors import UsageError
 from sesn.methods import Method, method, methods_on
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 
 RESOLUTIONS = (28, 56)
 REALISATIONS = 6

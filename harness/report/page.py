@@ -77,7 +77,6 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
     sections = {one.artefact.id: _section(one, files, folders) for one in every if one.artefact.id != claims.KEY}
     return {
         **{name: WORDS[name] for name in ("title", "lead", "outcome", "glossary")},
-        "inconvenient": [],
         **claims.context({one.artefact.id: one.frame for one in every}),
         "sections": sections,
         "parts": _parts({key: one for key, one in sections.items() if not one["empty"]}),

@@ -102,12 +102,6 @@ def _half_width(paper: Sample, here: Sample) -> float:
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(sum(parts))
 
 
-def counting_agreement(paper: float, here: float, images: int) -> Agreement:
-    """Compare two error rates in %, one run each: the interval holds what the choice of test images explains."""
-    parts = [max(rate, 0.0) * max(100 - rate, 0.0) / images for rate in (paper, here)]
-    return Agreement(here - paper, float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(sum(parts)))
-
-
 def rank_correlation(first: Any, second: Any) -> tuple[float, float]:
     """Spearman's coefficient, and how probable one as large would be if the two had nothing to do with each other.
 
