@@ -8,20 +8,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.commands.asked import Asked
 from harness.commands.engines import Where
-from harness.commands.ledger import Ledger, Total
+from harness.commands.ledger import Ledger
 from harness.records import Cell, Planned, Result
-from harness.run.engines.display import Bars, Lines, names, shared, spoken
+from harness.run.engines.display import Bars, Lines, names, say, shared, spoken
 from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.writing import Doing, Writer
-from sesn.tools.endings import Stopped
+from sesn.tools.consoles import Stopped
 from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.
@@ -54,7 +54,7 @@ def campaign(
                 sweep(where.scratch_folder, asked.entries)
                 run = Campaign(ledger, asked.entries, writer, where.scratch_folder)
                 if not quiet:
-                    run.announce(errors, settings=draw is None)
+                    run.announce(errors, draws=draw is not None)
                 run.display = shown.enter_context(run.shown(errors, quiet=quiet, draws=draw is not None))
                 if ledger.to_do:
                     engine.run(ledger.to_do, run)
@@ -63,14 +63,11 @@ def campaign(
                 draw()
     except KeyboardInterrupt:  # Stopped is one
         with suppress(Stopped):
-            errors.print(
-                "stopped; all that finished is stored, and the same command continues where it stopped", soft_wrap=True
-            )
+            say(errors, "stopped; all that finished is stored, and the same command continues where it stopped")
         raise
-    told = run.summary(time.monotonic() - begun)
-    console.print(f"{told}; rows in {asked.choice.rows}", highlight=False, soft_wrap=True)
+    say(console, f"{run.summary(time.monotonic() - begun)}; rows in {asked.choice.rows}")
     if run.counts["failed"]:
-        errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)
+        say(errors, f"tracebacks are in {where.logs}")
     return run
 
 
@@ -125,19 +122,18 @@ class Campaign:
         every = names(self._cells)
         self._names = {name: every[name] for name in self._waiting}
 
-    def announce(self, errors: Console, *, settings: bool) -> None:
+    def announce(self, errors: Console, *, draws: bool) -> None:
         """Say how much there is to do, how long it takes, and what all cells of an experiment have in common."""
         if not self._waiting:
             return
         left, count, jobs = self.ledger.left(self.ledger.to_do), len(self._waiting), self.ledger.jobs
-        told = (
-            f"{left.words}, as similar cells took" if left.seconds else "unknown, because no similar cell has finished"
-        )
-        lines = [f"{count} cell{'s' * (count != 1)} to run, {jobs} at a time; time: {told}"]
-        if settings:
+        told = f"{left.words}, as similar cells took" if left.seconds else "unknown, as no similar cell has finished"
+        then = "; then the report is drawn" if draws else ""
+        lines = [f"{count} cell{'s' * (count != 1)} to run, {jobs} at a time; time: {told}{then}"]
+        if not draws:
             lines += [f"{key}, all cells: {told}" for key, told in shared(self._cells).items() if told]
         for line in lines:
-            errors.print(line, highlight=False, soft_wrap=True)
+            say(errors, line)
 
     def shown(self, errors: Console, *, quiet: bool, draws: bool) -> Lines:
         """The display that shows the run: bars on a terminal, lines elsewhere or if it is to be quiet."""
@@ -184,13 +180,9 @@ class Campaign:
 
     def left(self) -> str:
         """The time left, in words."""
-        seconds = unknown = 0.0
-        for name, planned in self._waiting.items():
-            expected = self.ledger.estimates.seconds(planned)
-            unknown += expected is None
-            done = self._running[name].fraction if name in self._running else 0.0
-            seconds += (expected or 0.0) * (1 - done)
-        return Total(seconds / max(len(self._running), 1), int(unknown)).words
+        done = {name: one.fraction for name, one in self._running.items()}
+        # On a cluster more may run at a time than this machine would take.
+        return replace(self.ledger, jobs=max(len(done), 1)).left(self._waiting.values(), done).words
 
     def summary(self, seconds: float) -> str:
         """The last line."""
