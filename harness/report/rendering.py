@@ -121,7 +121,7 @@ def _render(one: Artefact, selections: Selections, material: Material) -> Render
     if not len(frame):
         missing = Statement("missing", f"{one.title}: nothing has been measured; run {one.run}")
         return Rendered(one, frame, (one.caption,), notes, (missing,), again)
-    captions = (one.caption, *map(_context, there), *one.extra(frame))
+    captions = (one.caption, *map(_context, there), *one.notes, *one.extra(frame))
     statements = tuple(_with_budget(statement, own) for statement in one.says(frame))
     table = one.table(frame) if one.table else None
     drawing = one.draw(frame) if one.draw else material.figures.get(one.id)
