@@ -13,8 +13,7 @@ from test_run_command import cells, invoke
 from harness.experiment import Request
 from harness.experiments import plan
 from harness.records import Measurement, Result
-from harness.store.running import Doing
-from harness.store.writing import Writer
+from harness.store.writing import Doing, Writer
 from sesn.tools.machine import provenance
 
 

@@ -168,20 +168,19 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_an_archive_with_a_hostile_member_is_refused_whole(tmp_path: Path, kind: str) -> None:
+def test_a_hostile_member_is_not_unpacked(tmp_path: Path, kind: str) -> None:
     path = archive(tmp_path / "bad.tar.gz", CONTENT, HOSTILE[kind])
     root = tmp_path / "below" / "root"
-    root.mkdir(parents=True)
-    before = everything(tmp_path)
-    with pytest.raises(ValueError, match=r"bad\.tar\.gz has a member .* leads out of the folder"):
-        extract(path, WANTED, root)
-    assert everything(tmp_path) == before
+    extract(path, WANTED, root)
+    assert everything(tmp_path / "below") == {"root", "root/stl10_binary", *(f"root/{name}" for name in CONTENT)}
+    assert not any(found.is_symlink() for found in tmp_path.rglob("*"))
+    assert {found.name for found in tmp_path.iterdir()} == {"bad.tar.gz", "below"}
 
 
-def test_the_wanted_file_itself_may_not_be_a_link(tmp_path: Path) -> None:
-    rest = dict(list(CONTENT.items())[1:])
-    path = archive(tmp_path / "bad.tar.gz", rest, hostile(next(iter(CONTENT)), tarfile.SYMTYPE, "/etc/passwd"))
-    with pytest.raises(ValueError, match="is a link"):
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_the_wanted_file_itself_must_be_a_plain_file(tmp_path: Path, kind: bytes) -> None:
+    path = archive(tmp_path / "bad.tar.gz", {}, hostile(next(iter(CONTENT)), kind, "/etc/passwd"))
+    with pytest.raises(ValueError, match=r"train_X\.bin is no plain file in the archive"):
         extract(path, WANTED, tmp_path / "root")
     assert not (tmp_path / "root").exists()
 
@@ -205,14 +204,6 @@ def test_a_member_with_another_content_is_not_kept(tmp_path: Path) -> None:
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
     path = archive(tmp_path / "bad.tar.gz", dict(list(CONTENT.items())[1:]))
     with pytest.raises(ValueError, match=f"has no {next(iter(CONTENT))}; it is another archive"):
-        extract(path, WANTED, tmp_path / "root")
-
-
-def test_a_folder_in_a_files_place_is_refused(tmp_path: Path) -> None:
-    path = archive(
-        tmp_path / "bad.tar.gz", dict(list(CONTENT.items())[1:]), hostile(next(iter(CONTENT)), tarfile.DIRTYPE)
-    )
-    with pytest.raises(ValueError, match="is a folder in the archive"):
         extract(path, WANTED, tmp_path / "root")
 
 

@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_read_is_named_with_advice(tmp_path: Path, monkeyp
     def refuse(path: Path) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("harness.store.parsing.read_regular", refuse)
+    monkeypatch.setattr("harness.store.reading.read_regular", refuse)
     ended = invoke("status", "--rows", tmp_path)
     assert ended.exit_code == 2
     assert ended.stderr == f"error: {path}: Permission denied; get the permission, or name another folder\n"

@@ -69,7 +69,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     good, bad = (Cell("mnist-scale", 1, "smoke", method, settings) for method in ("cnn", "sesn-vector"))
     found = [
         Result(good, "ok", (Measurement("test_error", (2.0,)),), "", facts, synthetic.STARTED, 1.0),
-        Result(bad, "failed", (), HOSTILE, facts, synthetic.STARTED, 1.0),
+        Result(bad, "skipped", (), HOSTILE, facts, synthetic.STARTED, 1.0),
     ]
     rows = synthetic.store(out / "ro ws#1?%41 (b)", found)
     return {str(out): b"", **report_files(material(rows, out / "none.json"), out, rows)}

@@ -185,7 +185,7 @@ def test_stl10_is_turned_upright(tmp_path: Path) -> None:
 
 def test_stl10_names_the_number_read(tmp_path: Path) -> None:
     stored_stl10(tmp_path, three_images())
-    assert stl10("train", tmp_path).description == "STL-10 train, 3 of 5000 images"
+    assert stl10("train", tmp_path).description() == "STL-10 train, 3 of 5000 images"
     images, label = image_set("stl10", 3, 96, 96, count=2, data_root=tmp_path)
     assert images.shape == (2, 3, 96, 96)
     assert label == "STL-10 train, 3 of 5000 images; 2 used, 96x96"

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.data import mnist as mnist_module
-from harness.data.idx import read_idx
 from harness.data.labelled import LabelledImages
-from harness.data.mnist import OFFICIAL, embedded_digits, mnist, pool
+from harness.data.mnist import OFFICIAL, embedded_digits, mnist, pool, read_idx
 from harness.data.sources import digit_counts, mnist_source, status
 
 COUNTS = {"train": 30, "t10k": 20}

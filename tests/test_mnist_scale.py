@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import pickle
 import random
 import subprocess
 import sys
@@ -15,9 +15,8 @@ import pytest
 import torch
 from sklearn.model_selection import train_test_split
 
-from harness.data import cache
 from harness.data import mnist_scale as module
-from harness.data.cache import cached
+from harness.data import tensors
 from harness.data.labelled import LabelledImages
 from harness.data.mnist_scale import (
     MD5,
@@ -32,6 +31,7 @@ from harness.data.mnist_scale import (
     sizes_for,
     split,
 )
+from harness.data.tensors import cached
 
 SIZES = Sizes(train=60, val=20, test=120)
 
@@ -202,11 +202,11 @@ def test_a_file_with_other_content_or_an_object_in_it_is_made_anew(tmp_path: Pat
 
     cached({"a": 1}, one, tmp_path)
     (path,) = tmp_path.iterdir()
-    for other in (np.zeros(2, np.float32), np.array([{}], dtype=object)):
-        content = io.BytesIO()
-        np.savez(content, x=other)
-        path.write_bytes(path.read_bytes()[: cache.DIGEST] + content.getvalue())
+    for other in ({"key": '{"a": 2}'}, {}):
+        tensors.write(path, {"x": torch.zeros(2)}, other)
         assert cached({"a": 1}, one, tmp_path)["x"].tolist() == [1, 1]
+    path.write_bytes(pickle.dumps({"x": torch.zeros(2)}))
+    assert cached({"a": 1}, one, tmp_path)["x"].tolist() == [1, 1]
     assert cached({"a": 2}, lambda: {"x": torch.zeros(1)}, tmp_path)["x"].tolist() == [0]
 
 
@@ -218,12 +218,11 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
 WRITER = """
 import sys, torch
 from pathlib import Path
-from harness.data import cache
-label, value = "shared", {"x": torch.arange(50_000)}
+from harness.data import tensors
+path, marks, value = Path(sys.argv[1]) / "shared.safetensors", {"key": "shared"}, {"x": torch.arange(50_000)}
 for _ in range(100):
-    cache._write(Path(sys.argv[1]) / "shared.tensors", label, value)
-    found = cache._read(Path(sys.argv[1]) / "shared.tensors", label)
-    assert found is not None and torch.equal(found["x"], value["x"])
+    tensors.write(path, value, marks)
+    assert torch.equal(tensors.read(path, marks)[0]["x"], value["x"])
 """
 
 
@@ -231,7 +230,7 @@ for _ in range(100):
 def test_two_processes_may_write_the_same_file_while_they_read_it(tmp_path: Path) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)]) for _ in range(2)]
     assert [process.wait(120) for process in processes] == [0, 0]
-    assert [path.name for path in tmp_path.iterdir()] == ["shared.tensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["shared.safetensors"]
 
 
 def test_nothing_is_left_of_a_maker_that_fails(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from harness.records import Cell, Measurement, Result
 from harness.report.artefacts import ARTEFACTS
 from harness.report.findings import WORDS
 from harness.report.page import report_files
+from harness.report.select import FAILED
 from sesn.methods import METHODS
 from sesn.tools.app import app
 from sesn.tools.files import GeneratedFiles
@@ -25,6 +26,8 @@ CAUSES = ROOT / "reports" / "causes" / "published.json"
 #: The made-up rows are of the lite budget.
 #: Without what only some rows give: the longest training, and experiments from outside.
 ALWAYS = [one for one in ARTEFACTS.values() if one.budgets != ("paper",) and one.id != "own-experiments"]
+#: Those that have a section of their own; the scorecard stands before all of them.
+SECTIONS = [one for one in ALWAYS if one.id != "scorecard"]
 
 
 def invoke(*arguments: str | Path) -> Any:
@@ -103,18 +106,38 @@ def test_links_of_the_readme_lead_somewhere(written: Path) -> None:
 
 def test_ids_are_unique_and_every_artefact_has_a_place(page: Page) -> None:
     assert len(page.ids) == len(set(page.ids))
-    assert {one.id for one in ALWAYS} <= set(page.ids)
+    assert {one.id for one in SECTIONS} <= set(page.ids)
 
 
-def test_the_words_of_the_summary_are_explained_before_it(written: Path) -> None:
-    for name, heading in (("index.html", "<h3>"), ("README.md", "### ")):
+def test_delta_is_explained_where_it_is_first_used(written: Path) -> None:
+    for name in ("index.html", "README.md"):
         text = (written / name).read_text(encoding="utf-8")
-        assert text.index("Δ, the equivariance error, compares two orders") < text.index(heading)
+        assert text.index("Δ, the equivariance error, is the relative difference") == text.index(
+            "Δ", text.index("SESN")
+        )
+
+
+def test_the_first_part_leads_and_the_parts_name_each_artefact_once() -> None:
+    named = [key for part in WORDS["parts"] for key in part["artefacts"]]
+    assert len(named) == len(set(named))
+    assert set(WORDS["folded"]) <= set(named)
+    assert not {part["id"] for part in WORDS["parts"]} & set(named)
+
+
+def test_a_failed_cell_is_told_in_words_and_its_exception_is_not(tmp_path: Path) -> None:
+    cell = Cell("mnist-scale", 1, "lite", "cnn", {"data": "mnist", "recipe": "paper", "epochs": 1, "resolution": 28})
+    exception = "RuntimeError: mat1 and mat2 shapes cannot be multiplied"
+    there = [result for result in synthetic.results() if result.cell.experiment == "mnist-scale"]
+    for name, others in (("alone", []), ("among others", there)):
+        rows = synthetic.store(tmp_path / name, [*others, *synthetic.absent(cell, "failed", exception)])
+        files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
+        assert f"mnist-scale: 1 cell failed: {FAILED}" in files["index.html"].decode()
+        assert not [path for path, content in files.items() if b"shapes cannot be multiplied" in content]
 
 
 def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
     text = (written / "index.html").read_text(encoding="utf-8").replace("&amp;", "&")
-    for one in ALWAYS:
+    for one in SECTIONS:
         trained = {result.cell.method for result in synthetic.results() if result.cell.experiment in one.experiments}
         few = f" --methods {','.join(key for key in METHODS if key in trained)}" if one.budgets else ""
         shown = dict.fromkeys(one.experiments, f"--budget lite{few}")
@@ -135,8 +158,9 @@ def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) 
     trained = synthetic.rows(Cell("mnist-scale", 1, "smoke", "cnn", settings), [Measurement("test_error", (2.0,))])
     rows = synthetic.store(tmp_path / "rows", [*depth, *other, *trained])
     text = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)["README.md"].decode()
-    commands = "sesn run delta-depth --budget paper && sesn run delta-downscale --budget smoke && "
-    assert f"Regenerate with `{commands}sesn run delta-interscale --budget lite && sesn report --only figure-2`" in text
+    assert "Regenerate with `sesn run delta-depth --budget paper && sesn report --only delta-depth`" in text
+    commands = "sesn run delta-downscale --budget smoke && sesn run delta-interscale --budget lite && "
+    assert f"Regenerate with `{commands}sesn report --only figure-2`" in text
     again = "sesn run mnist-scale --budget smoke --methods cnn --recipe released && sesn report --only mnist-scale-lite"
     assert f"`{again}`" in text
 
@@ -186,19 +210,6 @@ def test_captions_name_budget_repetitions_data_and_machine(written: Path) -> Non
 def test_a_claim_tested_below_the_papers_causes_says_so(written: Path) -> None:
     text = (written / "index.html").read_text(encoding="utf-8")
     assert "[lite budget: 3 of the paper&#39;s 60 epochs]" in text
-
-
-def test_a_smoke_run_neither_confirms_nor_refutes(tmp_path: Path) -> None:
-    for budget, verdict in (("smoke", "Also measured"), ("lite", "Not reproduced")):
-        slow = [result for result in synthetic.results(budget) if result.cell.experiment == "epoch-time"]
-        rows = synthetic.store(tmp_path / budget, slow)
-        files = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)
-        text = files["README.md"].decode()
-        claimed = text.index("SESN trains several times faster")
-        heading = max(
-            (part for part in re.finditer(r"### (.+)", text) if part.start() < claimed), key=lambda m: m.start()
-        )
-        assert heading[1] == verdict
 
 
 def test_a_figure_is_drawn_from_the_csv_beside_it(written: Path) -> None:
@@ -275,7 +286,7 @@ def test_what_the_rows_do_not_give_any_more_is_removed(tmp_path: Path) -> None:
 def test_an_unknown_artefact_is_answered_with_the_known(tmp_path: Path) -> None:
     result = invoke("--out", tmp_path, "--only", "figure_2x")
     assert result.exit_code == 2
-    assert "`only` (='figure_2x') must be one of figure-1, basis, figure-2" in result.output
+    assert "`only` (='figure_2x') must be one of scorecard, figure-1, basis, mnist-scale-samples" in result.output
     assert "did you mean 'figure-2'?" in result.output
     assert list(tmp_path.iterdir()) == []
 

@@ -23,8 +23,7 @@ from typer.testing import CliRunner
 from harness.experiments import EXPERIMENTS
 from harness.records import Cell, Measurement, Result
 from harness.store.frame import load
-from harness.store.parsing import read
-from harness.store.reading import finished, stored
+from harness.store.reading import finished, read, stored
 from harness.store.writing import Writer
 from sesn.tools.app import app
 

@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from harness.records import CORE, METRICS, Cell, Measurement, Result
 from harness.store.frame import load
 from harness.store.lines import FORMAT, StoreError, StoreWarning, encode
-from harness.store.parsing import read
-from harness.store.reading import finished, size, stored
+from harness.store.reading import finished, read, size, stored
 from harness.store.writing import Writer
 
 FACTS = {"code": "1", "machine": "a machine", "torch": "2", "device": "cpu", "threads": 2}

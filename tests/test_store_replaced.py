@@ -8,6 +8,7 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,11 @@ def save(rows: Path) -> None:
 
 
 def remove(rows: Path) -> None:
-    shutil.rmtree(rows)
+    for _ in range(20):
+        # A run that goes on puts new files into a folder that is being emptied.
+        with suppress(OSError):
+            shutil.rmtree(rows)
+            return
 
 
 def remove_file(rows: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.commands.ledger import Ledger, estimates, standing
-from harness.data.root import data_root
+from harness.data import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
 from harness.experiments import Request, experiment, plan
 from harness.records import BUDGETS, Budget, Cell, Planned, Scalar

@@ -19,8 +19,7 @@ from harness.records import Cell, Planned, Result
 from harness.run.engines.display import Bars, Display, Lines, short_names, spoken
 from harness.run.engines.work import now
 from harness.store.lines import StoredCell
-from harness.store.running import Doing
-from harness.store.writing import Writer
+from harness.store.writing import Doing, Writer
 from sesn.tools.endings import Stopped
 from sesn.tools.machine import provenance_with_code
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.data.root import named_root
+from harness.data import named_root
 from harness.experiment import Context
 from harness.records import Planned, Scalar
 from harness.run.engines.cluster import Cluster

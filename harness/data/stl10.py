@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harness.data import data_root
 from harness.data.labelled import LabelledImages
-from harness.data.root import data_root
 from sesn.errors import UsageError
 from sesn.tools.images import Wanted, fitted
 
@@ -49,14 +49,9 @@ class Split:
     def __len__(self) -> int:
         return len(self.stored)
 
-    @property
-    def description(self) -> str:
-        """What was read, for a row: "STL-10 test, 2000 of 8000 images"."""
-        return self.describe(len(self))
-
-    def describe(self, count: int) -> str:
-        """The first `count` images in words."""
-        return f"STL-10 {self.name}, {count} of {OFFICIAL[self.name]} images"
+    def description(self, count: int | None = None) -> str:
+        """What was read, all or the first images, for a row: "STL-10 test, 2000 of 8000 images"."""
+        return f"STL-10 {self.name}, {len(self) if count is None else count} of {OFFICIAL[self.name]} images"
 
     def images(self, order: Tensor | None = None) -> Tensor:
         """Images as uint8 [n, 3, rows, columns]: all, or those numbered by `order`."""
@@ -65,7 +60,7 @@ class Split:
 
     def labels(self) -> Tensor:
         """Classes 0..9 as int64 [n] (one byte each in the file, from 1); as many as there are images, or an error."""
-        path = self.labels_path
+        path = self.path.with_name(f"{self.name}_y.bin")
         if (size := _size(path)) != len(self):
             raise UsageError(f"{path} has {size} labels, but there are {len(self)} images; take both from one source")
         labels = torch.from_numpy(np.fromfile(path, np.uint8)).to(torch.int64)
@@ -73,11 +68,6 @@ class Split:
         if len(wrong):
             raise UsageError(f"{path} has a label {int(wrong[0])}, but labels are 1..{CLASSES}; it is no label file")
         return labels - 1
-
-    @property
-    def labels_path(self) -> Path:
-        """The file of the labels."""
-        return self.path.with_name(f"{self.name}_y.bin")
 
 
 def stl10(split: SplitName = "train", root: Path | None = None) -> Split:
@@ -104,10 +94,10 @@ def stl10_labelled(split: SplitName, root: Path | None = None, count: int | None
     if not 1 <= wanted <= len(found):
         raise UsageError(f"`count` (={count}) must be between 1 and {len(found)}, the images in {found.path}")
     labels = found.labels()
-    for path in (found.path, found.labels_path) if len(found) == OFFICIAL[split] else ():
-        if (digest := md5_of(path)) != MD5[path.name]:
-            raise UsageError(f"{path} has the MD5 {digest}, but the publishers' has {MD5[path.name]}; fetch it again")
-    return LabelledImages(found.images(torch.arange(wanted)), labels[:wanted], found.describe(wanted))
+    for name in (f"{split}_X.bin", f"{split}_y.bin") if len(found) == OFFICIAL[split] else ():
+        if (digest := md5_of(path := found.path.with_name(name))) != MD5[name]:
+            raise UsageError(f"{path} has the MD5 {digest}, but the publishers' has {MD5[name]}; fetch it again")
+    return LabelledImages(found.images(torch.arange(wanted)), labels[:wanted], found.description(wanted))
 
 
 def md5_of(path: Path) -> str:
@@ -127,5 +117,5 @@ def _size(path: Path) -> int:
 def image_set(wanted: Wanted) -> tuple[Tensor, str]:
     """Images of the training split, as `sesn.tools.images.image_set` asks for them."""
     split = stl10("train", wanted.data_root)
-    images = split.images(wanted.order(len(split), split.description)).to(torch.float64) / 255
-    return fitted(images, split.description, wanted)
+    images = split.images(wanted.order(len(split), split.description())).to(torch.float64) / 255
+    return fitted(images, split.description(), wanted)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,34 @@ import torch
 from torch import Tensor, nn
 
 from harness.experiment import Context, Draft, Experiment, Request
-from harness.experiments.sweep_networks import COLOURS, SweepSettings, calibrate, deep_network, interscale_network
+from harness.experiments.sweep_methods import (
+    OWN,
+    OwnCells,
+    Subject,
+    between_of,
+    chain_of,
+    downscaled,
+    own_depths,
+    own_downscales,
+    own_extents,
+    powers,
+)
+from harness.experiments.sweep_networks import (
+    COLOURS,
+    DepthSettings,
+    DownscaleSettings,
+    SweepSettings,
+    calibrate,
+    deep_network,
+    interscale_network,
+    meter_of,
+)
 from harness.records import Budget, Cell, Measurement, Scalar
 from sesn import EquivarianceError, Meter
+from sesn.errors import UsageError
 from sesn.meter.resample import resampled_size
+from sesn.methods import METHODS, Method, method
+from sesn.methods.method import CHANNELS
 from sesn.tools.images import image_set, image_sets
 
 #: All cells of a sweep see the same images; a cell's seed draws its weights.
@@ -78,21 +102,6 @@ OCTAVE_HALVED = math.sqrt(2)
 NONLINEARITY_WORK = {"linear": 1.0, "relu": 1.1, "bandlimited": 2.0}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DepthSettings(SweepSettings):
-    """Of a network of so many layers."""
-
-    layers: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class DownscaleSettings(SweepSettings):
-    """Of one lift, up to the largest downscale; small images are enlarged to `side`."""
-
-    largest_downscale: float
-    enlarging: str
-
-
 def kernel_settings(window: str, step: float, scales: int) -> dict[str, Any]:
     """The kernels: those of the paper's STL-10 networks, or the same family where window and pixels cost nothing."""
     if window == "wide":
@@ -105,18 +114,27 @@ def kernel_settings(window: str, step: float, scales: int) -> dict[str, Any]:
 
 
 def _cells(
-    request: Request, settings: type[SweepSettings], sizes: Callable[[Amount], Iterator[dict[str, Any]]], step: float
+    request: Request,
+    settings: type[SweepSettings],
+    sizes: Callable[[Amount], Iterator[dict[str, Any]]],
+    own: Callable[[Method, dict[str, Any], Amount], OwnCells],
+    step: float,
 ) -> Iterator[Draft]:
-    """Every window and nonlinearity, and every weight draw of each, the first draw of all before the second of any."""
+    """Every window and nonlinearity, or every named method; the first weight draw of all before the second of any."""
     amount = AMOUNTS[request.budget]
+    common = {"images": request.images, "channels": CHANNELS, "image_count": amount.images}
+    common |= {"resampler": "lanczos3", "ends": "inside", "side": 96}
+    if request.methods is not None:
+        base = common | {"window": OWN, "nonlinearity": "relu"}
+        planned = [(row, *found) for row in request.chosen(METHODS.values()) for found in own(row, base, amount)]
+        yield from ((row.key, told, draw, reason) for draw in range(amount.draws) for row, told, reason in planned)
+        return
     for draw in range(amount.draws):
         for window in WINDOWS:
             for nonlinearity in NONLINEARITY_WORK:
-                common = {"nonlinearity": nonlinearity, "images": request.images, "channels": 8}
-                common |= {"resampler": "lanczos3", "ends": "inside", "side": 96, "image_count": amount.images}
                 for size in sizes(amount):
                     kernels = kernel_settings(window, step, size["scales"])
-                    yield "", settings(**{**common, **kernels, **size}), draw, ""
+                    yield "", settings(**{**common, "nonlinearity": nonlinearity, **kernels, **size}), draw, ""
 
 
 def _depths(amount: Amount) -> Iterator[dict[str, Any]]:
@@ -139,19 +157,26 @@ def _extents(_amount: Amount) -> Iterator[dict[str, Any]]:
             yield {"extent": extent, "scales": scales, "crop": "auto"}
 
 
+def _own_depths(row: Method, base: dict[str, Any], amount: Amount) -> OwnCells:
+    return own_depths(row, base, amount.layers)
+
+
+def _own_downscales(row: Method, base: dict[str, Any], amount: Amount) -> OwnCells:
+    return own_downscales(row, base, amount.downscale_96)
+
+
+def _own_extents(row: Method, base: dict[str, Any], _amount: Amount) -> OwnCells:
+    return own_extents(row, base)
+
+
 def sweep_work(settings: SweepSettings) -> float:
     """How many numbers its layers make, and what its nonlinearity costs."""
     layers = settings.layers if isinstance(settings, DepthSettings) else 1
-    numbers = settings.image_count * settings.scales * settings.channels * settings.side**2
+    numbers = settings.image_count * (settings.scales or 1) * settings.channels * settings.side**2
     return NONLINEARITY_WORK[settings.nonlinearity] * numbers * layers
 
 
 # --- the sweep
-
-
-def meter_of(settings: SweepSettings) -> Meter:
-    """How a cell measures."""
-    return Meter(settings.resampler, settings.ends, settings.crop)  # type: ignore[arg-type]
 
 
 Sweep = Callable[[Tensor], Iterator[EquivarianceError]]
@@ -173,25 +198,41 @@ def swept(
 
 def chunk_of(settings: SweepSettings) -> int:
     """How many images go through at a time."""
-    return max(1, CHUNK_NUMBERS // (settings.channels * settings.scales * settings.side**2))
+    return max(1, CHUNK_NUMBERS // (settings.channels * (settings.scales or SCALES) * settings.side**2))
+
+
+def subject_of(cell: Cell, settings: SweepSettings, layers: int) -> Subject:
+    """The network of a cell, and how it is measured: of SESN's kernels, or of the layers of its method."""
+    meter = meter_of(settings)
+    if cell.method:
+        return chain_of(method(cell.method), settings, cell.seed, layers, meter)
+    return _steerable(settings, deep_network(settings, cell.seed, layers))
+
+
+def _steerable(settings: SweepSettings, network: nn.Sequential) -> Subject:
+    if settings.step is None:
+        raise UsageError("`settings` must have a `step`; look at the plan")
+    return Subject(network, meter_of(settings), settings.step, settings.step, settings.scales)
 
 
 def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
     """Delta of the first d layers, d = 1..layers, at one step of the grid; all that is known at the first and last."""
     settings = DepthSettings.of(cell)
-    meter, factor = meter_of(settings), 1 / settings.step
+    subject = subject_of(cell, settings, settings.layers)
+    network, factor = subject.network.to(context.device), subject.factor
     images, name = images_of(settings, context)
-    network = deep_network(settings, cell.seed, settings.layers).to(context.device)
     calibrate(network, images[:CALIBRATION_IMAGES].to(torch.float32))
     points = swept(
-        lambda chunk: meter.along(network, chunk, factor),
+        lambda chunk: subject.meter.along(network, chunk, factor),
         images,
         chunk_of(settings),
         lambda done: context.on_progress(done, "depths"),
     )
-    found = _first_layer_cropped(network, images, factor, settings, {"depth": 1, "data_name": name})
+    # The cell of a method does not say its step.
+    place: dict[str, Scalar] = {"data_name": name} | ({"downscale": subject.downscale} if cell.method else {})
+    found = _first_layer_cropped(subject, images, settings, {"depth": 1, **place})
     for depth, errors in enumerate(points, start=1):
-        at: dict[str, Scalar] = {"depth": depth, "data_name": name}
+        at: dict[str, Scalar] = {"depth": depth, **place}
         if depth in (1, len(points)):
             floor = floor_of(settings, context, factor, errors[0].crop, at)
             found += [*measurements(errors, at, PLAIN), floor]
@@ -201,23 +242,23 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
 
 
 def _first_layer_cropped(
-    network: nn.Sequential, images: Tensor, factor: float, settings: SweepSettings, at: Mapping[str, Scalar]
+    subject: Subject, images: Tensor, settings: SweepSettings, at: Mapping[str, Scalar]
 ) -> list[Measurement]:
     """Delta of one layer away from the border, which deeper networks see from everywhere."""
-    inside = replace(meter_of(settings), crop="auto")
-    (errors,) = swept(lambda chunk: inside.along([network[0]], chunk, factor), images, chunk_of(settings))
+    inside, first = replace(subject.meter, crop="auto"), subject.network[0]
+    (errors,) = swept(lambda chunk: inside.along([first], chunk, subject.factor), images, chunk_of(settings))
     return [Measurement("delta_cropped", rounded(torch.cat([error.valid for error in errors])), at)]
 
 
 def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
     """Delta of one lift at the powers of its step up to the largest downscale."""
     settings = DownscaleSettings.of(cell)
-    meter, downscales = meter_of(settings), powers(settings.step, settings.scales, settings.largest_downscale)
+    subject = subject_of(cell, settings, 1)
+    subject.network.to(context.device)
+    downscales = powers(subject.step, subject.scales, settings.largest_downscale)
     images, name = images_of(settings, context)
-    network = deep_network(settings, cell.seed, 1).to(context.device)
-    factors = [1 / downscale for downscale in downscales]
     points = swept(
-        lambda chunk: meter.sweep(network, chunk, factors, context=False, repeat=False),
+        lambda chunk: downscaled(subject, chunk, downscales),
         images,
         chunk_of(settings),
         lambda done: context.on_progress(done, "factors"),
@@ -237,23 +278,20 @@ def delta_interscale(cell: Cell, context: Context) -> list[Measurement]:
     Where truncation spoils every scale channel there is no `delta`: `channels_lost` equals the scales then.
     """
     settings = SweepSettings.of(cell)
-    meter, factor = meter_of(settings), 1 / settings.step
+    if cell.method:
+        subject = between_of(method(cell.method), settings, cell.seed, meter_of(settings))
+    else:
+        subject = _steerable(settings, interscale_network(settings, cell.seed))
+    subject.network.to(context.device)
     images, name = images_of(settings, context)
-    network = interscale_network(settings, cell.seed).to(context.device)
     (errors,) = swept(
-        lambda chunk: meter.sweep(network, chunk, [factor], context=False, repeat=False),
+        lambda chunk: downscaled(subject, chunk, [subject.downscale]),
         images,
         chunk_of(settings),
         lambda done: context.on_progress(done, "images"),
     )
     at = {"data_name": name}
-    return [*measurements(errors, at, INTERSCALE), floor_of(settings, context, factor, errors[0].crop, at)]
-
-
-def powers(step: float, scales: int, largest: float) -> list[float]:
-    """The powers of the step that have a partner on a grid of so many scales, up to the largest."""
-    found = [float(f"{step**k:.12g}") for k in range(1, scales)]
-    return [power for power in found if power <= largest * (1 + 1e-9)]
+    return [*measurements(errors, at, INTERSCALE), floor_of(settings, context, subject.factor, errors[0].crop, at)]
 
 
 # --- images, floors and rows
@@ -312,7 +350,7 @@ DELTA_DEPTH = Experiment(
     title="Figure 2, left: Delta against the number of layers.",
     version=1,
     settings=DepthSettings,
-    cells=partial(_cells, settings=DepthSettings, sizes=_depths, step=WHOLE_STEP),
+    cells=partial(_cells, settings=DepthSettings, sizes=_depths, own=_own_depths, step=WHOLE_STEP),
     run=delta_depth,
     work=sweep_work,
     axes=("window", "nonlinearity"),
@@ -325,7 +363,7 @@ DELTA_DOWNSCALE = replace(
     key="delta-downscale",
     title="Figure 2, middle: Delta against the downscale.",
     settings=DownscaleSettings,
-    cells=partial(_cells, settings=DownscaleSettings, sizes=_downscales, step=OCTAVE_HALVED),
+    cells=partial(_cells, settings=DownscaleSettings, sizes=_downscales, own=_own_downscales, step=OCTAVE_HALVED),
     run=delta_downscale,
     axes=("window", "nonlinearity", "side", "largest_downscale"),
 )
@@ -334,7 +372,7 @@ DELTA_INTERSCALE = replace(
     key="delta-interscale",
     title="Figure 2, right: Delta against the extent.",
     settings=SweepSettings,
-    cells=partial(_cells, settings=SweepSettings, sizes=_extents, step=WHOLE_STEP),
+    cells=partial(_cells, settings=SweepSettings, sizes=_extents, own=_own_extents, step=WHOLE_STEP),
     run=delta_interscale,
     axes=("window", "nonlinearity", "extent", "scales"),
 )

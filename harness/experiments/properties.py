@@ -134,13 +134,19 @@ def middle_crop(side: int, downscale: float) -> int:
 
 def layer_error(module: nn.Module, images: Tensor, downscale: float) -> EquivarianceError:
     """Delta of a method's layer, the group acting on what the layer hands on: map, field, or vectors."""
-    crop, angles, grid = middle_crop(images.shape[-1], downscale), vector_angles(module), scales_of(module)
-    if angles is None:
-        return Meter(grid=grid, crop=crop).measure(module, images, 1 / downscale)
-    assert grid is not None
-    turning = Turning(angles, round(math.log(downscale) / math.log(grid.ratio)))
-    meter = Meter(action=turning, kind="map", crop=crop)
+    meter = meter_for(module, Meter(crop=middle_crop(images.shape[-1], downscale)))
+    if meter.action is None:
+        return meter.measure(module, images, 1 / downscale)
     return replace(meter.measure(module, images, 1 / downscale, context=False, repeat=False), kind="vectors")
+
+
+def meter_for(module: nn.Module, meter: Meter) -> Meter:
+    """The meter with the group acting on what the layer hands on: map, field, or vectors."""
+    angles, grid = vector_angles(module), scales_of(module)
+    if angles is None:
+        return replace(meter, grid=grid)
+    assert grid is not None
+    return replace(meter, action=Turning(angles, grid.ratio), kind="map")
 
 
 @dataclass(frozen=True)
@@ -153,17 +159,20 @@ class Turning:
     """
 
     angles: tuple[float, ...]
-    steps: int
+    ratio: float
 
     def __call__(self, vectors: Tensor, factor: float) -> Tensor:
         """Vectors [b, c, 2, h, w], shrunk and turned."""
-        return _turned(rescale(vectors, factor), self.steps * (self.angles[1] - self.angles[0]))
+        return _turned(rescale(vectors, factor), self._steps(factor) * (self.angles[1] - self.angles[0]))
+
+    def _steps(self, factor: float) -> int:
+        return round(-math.log(factor) / math.log(self.ratio))
 
     def partnered(self, vectors: Tensor, direct: Tensor, factor: float) -> Tensor:
         """Where the vectors of both outputs, the first shrunk, have a scale that has a partner."""
-        angles = torch.tensor(self.angles, dtype=torch.float64)
-        before = nearest_scale(rescale(vectors, factor), angles) < len(angles) - self.steps
-        return (before & (nearest_scale(direct, angles) >= self.steps)).unsqueeze(2)
+        angles, steps = torch.tensor(self.angles, dtype=torch.float64), self._steps(factor)
+        before = nearest_scale(rescale(vectors, factor), angles) < len(angles) - steps
+        return (before & (nearest_scale(direct, angles) >= steps)).unsqueeze(2)
 
 
 def _turned(vectors: Tensor, angle: float) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.experiment import CellSettings
-from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
+from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 from sesn._lookup import looked_up
 from sesn.errors import UsageError
 from sesn.layers.nonlinearity import BandlimitedReLU
@@ -31,7 +31,8 @@ class SweepSettings(CellSettings):
     """What the cells of every sweep are told: the kernels, the network, the images and the meter.
 
     Attributes:
-        window: "published" kernels have `kernel_size`, "wide" ones reach `half_width` sigmas.
+        window: "published" kernels have `kernel_size`, "wide" ones reach `half_width` sigmas; the layers of a method
+            are its "own", which decide all about kernels and scales.
         extent: of the layers along the scale axis; 1 if absent.
         crop: how many pixels of the border do not count, or "auto", the meter's own choice.
     """
@@ -39,12 +40,12 @@ class SweepSettings(CellSettings):
     window: str
     nonlinearity: str
     images: str
-    scales: int
-    step: float
-    smallest_sigma: float
+    scales: int | None = None
+    step: float | None = None
+    smallest_sigma: float | None = None
     kernel_size: int | None = None
     half_width: float | None = None
-    total_order: int
+    total_order: int | None = None
     extent: int | None = None
     side: int
     image_count: int
@@ -52,6 +53,21 @@ class SweepSettings(CellSettings):
     resampler: str
     ends: str
     crop: int | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthSettings(SweepSettings):
+    """Of a network of so many layers."""
+
+    layers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownscaleSettings(SweepSettings):
+    """Of one lift, up to the largest downscale; small images are enlarged to `side`."""
+
+    largest_downscale: float
+    enlarging: str
 
 
 class Layer(nn.Module):
@@ -77,14 +93,18 @@ class Layer(nn.Module):
 class CopiedAlongScale(nn.Module):
     """An image copied along the scale axis, then one interscale layer: truncation and nothing else."""
 
-    def __init__(self, convolution: ScaleConv) -> None:
+    def __init__(self, convolution: nn.Module, scales: int) -> None:
         super().__init__()
-        self.convolution = convolution
+        self.convolution, self.scales = convolution, scales
 
     def forward(self, image: Tensor) -> Tensor:
         """Image to field."""
-        scales = len(self.convolution.grid)
-        return self.convolution(image[:, :, None].expand(-1, -1, scales, -1, -1))  # type: ignore[no-any-return]
+        return self.convolution(image[:, :, None].expand(-1, -1, self.scales, -1, -1))  # type: ignore[no-any-return]
+
+
+def meter_of(settings: SweepSettings) -> Meter:
+    """How a cell measures."""
+    return Meter(settings.resampler, settings.ends, settings.crop)  # type: ignore[arg-type]
 
 
 def kernels(settings: SweepSettings) -> SteerableBasis:
@@ -93,8 +113,10 @@ def kernels(settings: SweepSettings) -> SteerableBasis:
     Wide windows reach `half_width` sigmas; published ones have the sides that the released code gives to V =
     `kernel_size`.
     """
-    grid = ScaleGrid.geometric(settings.smallest_sigma, settings.step, settings.scales)
-    order = settings.total_order
+    sigma, step, scales, order = settings.smallest_sigma, settings.step, settings.scales, settings.total_order
+    if sigma is None or step is None or scales is None or order is None:
+        raise UsageError("`settings` must have `smallest_sigma`, `step`, `scales` and `total_order`; look at the plan")
+    grid = ScaleGrid.geometric(sigma, step, scales)
     if settings.window == "published" and settings.kernel_size is not None:
         return basis_a(grid, settings.kernel_size, ORDERS, max_order=order)
     if settings.window != "wide" or settings.half_width is None:
@@ -124,7 +146,8 @@ def interscale_network(settings: SweepSettings, seed: int) -> nn.Sequential:
     extent = settings.extent or 1
     convolution = ScaleConv(COLOURS, settings.channels, kernels(settings), interscale=extent, bias=False)
     drawn(convolution, torch.Generator().manual_seed(seed))
-    return nn.Sequential(Layer(CopiedAlongScale(convolution), nonlinearity(settings.nonlinearity))).eval()
+    copied = CopiedAlongScale(convolution, len(convolution.grid))
+    return nn.Sequential(Layer(copied, nonlinearity(settings.nonlinearity))).eval()
 
 
 def drawn(convolution: ScaleLift | ScaleConv, draws: torch.Generator) -> ScaleLift | ScaleConv:

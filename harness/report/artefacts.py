@@ -13,6 +13,7 @@ from typing import Any, Literal
 from harness.records import Budget
 from harness.report import (
     causes,
+    claims,
     configurations,
     delta,
     dots,
@@ -105,6 +106,7 @@ _STL10 = Artefact(
 )
 _DIFFERENCES = configurations.differences_frame, configurations.differences_says
 _ROWS = (
+    Artefact(claims.KEY, (), claims.nothing_read, table=claims.table),
     Artefact("figure-1", (), kernels.kernels_frame, kernels.kernels_says, kernels.draw_kernels),
     Artefact("basis", (), kernels.basis_frame, kernels.basis_says, kernels.draw_basis),
     Artefact("mnist-scale-samples", (), pictures.samples_frame, draw=pictures.draw_samples),

@@ -108,10 +108,13 @@ def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
     )
 
 
-def _within_rounding(line: dict[str, Any], which: str = "parameters") -> str:
+def rounds_to_print(count: float, printed: float) -> bool:
     """Whether a count rounds to what the paper prints, which is thousands or tenths of millions."""
-    half = 50_000 if line["paper"] >= 1e6 else 500
-    return "in" if abs(line[which] - line["paper"]) <= half else "out"
+    return abs(count - printed) <= (50_000 if printed >= 1e6 else 500)
+
+
+def _within_rounding(line: dict[str, Any], which: str = "parameters") -> str:
+    return "in" if rounds_to_print(line[which], line["paper"]) else "out"
 
 
 def says(network: str) -> Callable[[Any], list[Statement]]:

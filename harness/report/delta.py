@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from harness.report.findings import Statement, claim, listed, sentence, told
 from harness.report.panels import label_ends
 from harness.report.select import Selection, first, where
 from harness.report.summaries import SUMMARY, medians, summarised
+from sesn.methods import METHODS
 from sesn.tools.drawing import FULL, HALF, Drawing, Hover, styled
 
 
@@ -50,13 +52,15 @@ PANELS = (
         "delta-interscale",
         "extent",
         "interscale extent $K_S$ (scales)",
-        {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED},
+        {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED, "all scales of the method": SOLID},
     ),
 )
 #: Okabe and Ito's palette: told apart by colour-blind readers.
 COLOURS = {"linear": "#0072B2", "relu": "#D55E00", "bandlimited": "#009E73"}
 NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
+#: The window of cells about a method: its own layers. Their curves have the method in place of a nonlinearity.
+OWN, OWN_ROW, OWN_SCALES = "own", "layers of single methods", "all scales of the method"
 #: What the paper calls "not much higher" is at most this many times as high.
 NOT_MUCH_HIGHER = 1.25
 #: Delta is small up to here: a tenth of the output's size. Where it is larger already at moderate factors, the knee is
@@ -99,8 +103,9 @@ def _panel_points(panel: Panel, chosen: Selection) -> Any:
     if chosen.empty or panel.x not in chosen.rows:
         return pd.DataFrame()
     every = chosen.rows.assign(window=chosen.rows["window"].astype(object), x=chosen.rows[panel.x].astype(float))
-    every = every.assign(series=_series(panel, every))
-    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin(list(WINDOWS))]
+    method = every["method"].astype(object)
+    every = every.assign(series=_series(panel, every), nonlinearity=method.where(method.ne(""), every["nonlinearity"]))
+    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin([*WINDOWS, OWN])]
     # A network without a valid scale channel has no Delta: NaN says so, and has no place in the figure.
     points = summarised(rows[rows["series"].isin(list(panel.styles)) & rows["value"].notna()], SERIES[1:])
     floors = where(every, metric="floor")
@@ -120,7 +125,8 @@ def _series(panel: Panel, rows: Any) -> Any:
     if panel.x == "downscale":
         return np.where(everything, "", rows["side"].astype(int).astype(str) + " pixels")
     five = np.where(everything, "all of 5 scales", "valid of 5 scales")
-    return np.where(rows["scales"].eq(FIVE), five, np.where(everything, "", LONGER))
+    found = np.where(rows["scales"].eq(FIVE), five, np.where(everything, "", LONGER)) if "scales" in rows else five
+    return np.where(rows["window"].eq(OWN), np.where(everything, OWN_SCALES, ""), found)
 
 
 @styled
@@ -131,7 +137,7 @@ def draw_depth(points: Any) -> Drawing:
     figure = Figure(figsize=(HALF, 3.4), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel=PANELS[0].label, ylabel="equivariance error Δ", yscale="log")
-    axes.xaxis.get_major_locator().set_params(nbins=6, integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     floor = medians(curves, "x", "floor").dropna()
     axes.plot(floor.index, floor.to_numpy(), color="0.45", ls=":", lw=0.9)
     ends = [(float(floor.iloc[-1]), "floor of the meter", "0.4")] if len(floor) else []
@@ -148,35 +154,34 @@ def draw_depth(points: Any) -> Drawing:
 
 def _draw_window(axes: Any, window: str, part: Any, hovers: list[Hover]) -> list[tuple[float, str, str]]:
     """The lines of one kind of windows, and their names; lines that meet at the end have one name."""
-    short, style = window.split(maxsplit=1)[0], WINDOW_STYLES.get(window, SOLID)
+    style, kind = WINDOW_STYLES.get(window, DOTTED), "" if window == OWN else f"{window}, "
     ends = []
-    for nonlinearity, line in part.sort_values("x").groupby("nonlinearity", sort=False):
-        _draw_series(axes, COLOURS.get(nonlinearity, "0.3"), style, line, bars=False)
+    for curve, line in part.sort_values("x").groupby("nonlinearity", sort=False):
+        _draw_series(axes, _colour(curve), style, line, bars=False)
         hovers.extend(_hovers(axes, PANELS[0], line))
-        name = NAMES.get(nonlinearity, nonlinearity).removesuffix(" ReLU")
-        ends.append((float(line["median"].iloc[-1]), f"{short}, {name}", COLOURS.get(nonlinearity, "0.3")))
-    if max(ends)[0] <= ONE_NAME * min(ends)[0]:
-        return [(max(ends)[0], f"{short} windows", "0.15")]
-    return ends
+        name = kind + _name(curve).removesuffix(" ReLU")
+        ends.append((float(line["median"].iloc[-1]), name, _colour(curve)))
+    together = kind and max(ends)[0] <= ONE_NAME * min(ends)[0]
+    return [(max(ends)[0], f"{window} windows", "0.15")] if together else ends
 
 
 @styled
 def draw(points: Any) -> Drawing:
     """A row for each kind of windows, a panel for the downscale and one for the extent, with what the paper states."""
     hovers: list[Hover] = []
-    windows = [window for window in WINDOWS if window in set(points["window"])]
+    windows = [window for window in [*WINDOWS, OWN] if window in set(points["window"])]
     shown = [panel for panel in PANELS[1:] if panel.experiment in set(points["experiment"])]
     figure = Figure(figsize=(FULL, 0.9 + 2.1 * len(windows)), layout="constrained")
     grid = figure.subplots(len(windows), len(shown), sharex="col", sharey=True, squeeze=False)
     for row, window in zip(grid, windows, strict=True):
         for axes, panel in zip(row, shown, strict=True):
             _draw_panel(axes, panel, where(points, experiment=panel.experiment, window=window), hovers)
-            for knee in where(points, experiment=panel.experiment, series=STATED)["x"]:
+            for knee in where(points, experiment=panel.experiment, series=STATED)["x"] if window != OWN else ():
                 axes.axvline(knee, color=MARK, lw=1.2, zorder=0)
                 name = f"paper: rises beyond {knee:g}×"
                 small = {"textcoords": "offset points", "fontsize": 7, "color": PAPER_INK}
                 axes.annotate(name, (knee, 0.93), (-3, 0), axes.get_xaxis_transform(), ha="right", **small)
-        row[0].set_ylabel(f"{WINDOWS[window]}\nequivariance error Δ")
+        row[0].set_ylabel(f"{WINDOWS.get(window, OWN_ROW)}\nequivariance error Δ")
     # The floor may lie far below (a factor of two after Fourier enlarging): it must not squeeze the curves.
     grid[0][0].set_ylim(bottom=points["median"].min() / BELOW)
     for top, bottom, panel in zip(grid[0], grid[-1], shown, strict=True):
@@ -194,11 +199,20 @@ def _legend_of(axes: Any, panel: Panel, series: set[str]) -> None:
 
 
 def _legend(figure: Figure, points: Any) -> None:
-    shown = [name for name in COLOURS if name in set(points["nonlinearity"])]
-    handles = [Line2D([], [], color=COLOURS[name], lw=2) for name in shown]
+    shown = [name for name in [*COLOURS, *METHODS] if name in set(points["nonlinearity"])]
+    handles = [Line2D([], [], color=_colour(name), lw=2) for name in shown]
     handles.append(Line2D([], [], color="0.45", ls=":"))
-    names = [*(NAMES[name] for name in shown), "floor of the meter"]
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False, fontsize=7)
+    names = [*(_name(name) for name in shown), "floor of the meter"]
+    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False, fontsize=7)
+
+
+def _colour(curve: str) -> str:
+    """Of a nonlinearity, or of a method."""
+    return METHODS[curve].colour if curve in METHODS else COLOURS.get(curve, "0.3")
+
+
+def _name(curve: str) -> str:
+    return METHODS[curve].label if curve in METHODS else NAMES.get(curve, curve)
 
 
 def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> None:
@@ -207,9 +221,9 @@ def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> No
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
     else:
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for (nonlinearity, series), part in points.groupby(["nonlinearity", "series"], sort=False):
-        _draw_series(axes, COLOURS.get(nonlinearity, "0.3"), panel.styles[series], part.sort_values("x"))
+        _draw_series(axes, _colour(nonlinearity), panel.styles[series], part.sort_values("x"))
         hovers.extend(_hovers(axes, panel, part))
     for _, part in points.groupby("series") if panel.floors else [("", points)]:
         floor = medians(part, "x", "floor").dropna()
@@ -238,7 +252,7 @@ def _draw_bars(axes: Any, colour: str, marker: str, fill: str, part: Any) -> Non
 
 def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
     for point in part.to_dict("records"):
-        point |= {"kind": NAMES.get(point["nonlinearity"], point["nonlinearity"]), "axis": panel.x}
+        point |= {"kind": _name(point["nonlinearity"]), "axis": panel.x}
         point |= {"series": point["series"].replace("$", ""), "draws": int(point["draws"])}
         point["images"] = int(point["values"] // max(1, point["draws"]))
         yield Hover(axes, point["x"], point["median"], sentence("delta-point", **point))
@@ -249,6 +263,7 @@ def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
 
 def says(points: Any) -> list[Statement]:
     """The paper's three statements, each against the points, and which settings bear out all of them."""
+    points = points[points["window"].ne(OWN)]  # the paper states nothing of single methods
     three = [*_depth(points), *_downscale(points), *_interscale(points)]
     return [*three, *_knees(points), *_settings(points)]
 

@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from harness.report import claims
 from harness.report.artefacts import ARTEFACTS, Artefact, artefact
 from harness.report.escapes import TEMPLATES, as_csv
-from harness.report.findings import VERDICTS, WORDS
+from harness.report.findings import WORDS
 from harness.report.rendering import Material, Rendered, rendered
 from harness.report.tables import as_latex, as_markdown
 from sesn.tools.consoles import visible
@@ -51,7 +52,7 @@ def report_files(material: Material, out: Path, rows: Path, only: str | None = N
         context = page_context(every, notes, files, Folders(out, rows, material.documents))
         files["README.md"] = TEMPLATES.get_template("README.md.jinja").render(**context).encode()
         page = TEMPLATES.get_template("page.html.jinja")
-        files["index.html"] = page.render(**context, **_assets(context["artefacts"])).encode()
+        files["index.html"] = page.render(**context, **_assets(context["sections"])).encode()
     return files
 
 
@@ -59,7 +60,7 @@ def artefact_files(one: Rendered) -> Files:
     """A figure in three formats, or a table in two, and in either case the numbers as CSV."""
     if one.empty:
         return {}
-    key, captions = one.artefact.id, [*one.captions, *one.notes]
+    key, captions = one.artefact.id, [*one.captions, *one.facts, *one.notes]
     contents = {"csv": as_csv(one.frame).encode()}
     if one.drawing is not None:
         figure = one.drawing.laid_out()
@@ -73,15 +74,14 @@ def artefact_files(one: Rendered) -> Files:
 def page_context(every: list[Rendered], notes: list[str], files: Files, folders: Folders) -> dict[str, Any]:
     """What both templates are given: plain values, so that the templates escape all text."""
     out, rows = folders.out, folders.rows
-    told = [(one.artefact.id, statement) for one in every for statement in one.statements]
-    summary = {
-        heading: [(key, statement.text) for key, statement in told if statement.verdict == verdict]
-        for verdict, heading in VERDICTS.items()
-    }
+    sections = {one.artefact.id: _section(one, files, folders) for one in every if one.artefact.id != claims.KEY}
     return {
-        "artefacts": [_section(one, files, folders) for one in every],
-        "summary": {heading: lines for heading, lines in summary.items() if lines},
-        "words": WORDS["introduction"],
+        **{name: WORDS[name] for name in ("title", "lead", "glossary")},
+        "inconvenient": [],
+        **claims.context({one.artefact.id: one.frame for one in every}),
+        "sections": sections,
+        "parts": _parts({key: one for key, one in sections.items() if not one["empty"]}),
+        "missing": [one for one in sections.values() if one["empty"]],
         "notes": notes,
         "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
         "others": [other for other in WORDS["others"] if (out / other["folder"] / other["file"]).exists()],
@@ -89,11 +89,22 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
     }
 
 
+def _parts(left: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of the page with their sections; what no part names is in the last."""
+    parts = [
+        {**part, "sections": [left.pop(key) for key in part["artefacts"] if key in left]} for part in WORDS["parts"]
+    ]
+    parts[-1]["sections"] += left.values()
+    return parts
+
+
 def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
     raw = {key: folders.raw(key) for key in one.artefact.experiments}
+    shown = ("captions", "provenance", "facts", "notes", "statements", "empty", "regenerate", "table")
     section: dict[str, Any] = {
-        **{name: getattr(one.artefact, name) for name in ("id", "title", "run")},
-        **{name: getattr(one, name) for name in ("captions", "notes", "statements", "empty", "regenerate", "table")},
+        **{name: getattr(one.artefact, name) for name in ("id", "title", "run", "kind")},
+        **{name: getattr(one, name) for name in shown},
+        "folded": one.artefact.id in WORDS["folded"],
         "files": [(path.rpartition(".")[2], path) for path in ([] if one.empty else file_names(one.artefact))],
         "raw": [(key, quote(folders.name(path))) for key, path in raw.items() if path.exists()],
         "markdown": as_markdown(one.table, "", ()).partition("\n\n")[2] if one.table else "",
@@ -101,11 +112,17 @@ def _section(one: Rendered, files: Files, folders: Folders) -> dict[str, Any]:
     }
     if one.drawing is not None:
         section["figure"] = {
-            "data": base64.b64encode(files[f"figures/{one.artefact.id}.svg"]).decode(),
+            "source": _embedded(files[f"figures/{one.artefact.id}.svg"], "image/svg+xml"),
+            "frames": [(_embedded(frame.content, frame.media), frame.label) for frame in one.animation],
             "points": [(x, y, visible(text)) for x, y, text in one.drawing.placed()],
             "width": round(one.drawing.figure.get_figwidth() * 96),
         }
     return section
+
+
+def _embedded(content: bytes, media: str) -> str:
+    """A picture as an address that needs no request."""
+    return f"data:{media};base64,{base64.b64encode(content).decode()}"
 
 
 def file_names(one: Artefact) -> list[str]:
@@ -120,13 +137,13 @@ def possible_files(only: str | None) -> list[str]:
     return [name for one in chosen for name in file_names(one)]
 
 
-def _assets(sections: list[dict[str, Any]]) -> dict[str, Markup]:
+def _assets(sections: dict[str, dict[str, Any]]) -> dict[str, Markup]:
     """The style and the script, which are ours and need no escaping, and the policy that lets nothing else run."""
     assert TEMPLATES.loader is not None
     css, js = (TEMPLATES.loader.get_source(TEMPLATES, f"page.{name}")[0] for name in ("css", "js"))
     # Widths stand here and not with the figures: the policy allows no styles elsewhere.
-    figures = [one for one in sections if one["figure"]]
-    css += "".join(f"#{one['id']} .picture {{ --width: {one['figure']['width']}px; }}\n" for one in figures)
+    widths = {key: one["figure"]["width"] for key, one in sections.items() if one["figure"]}
+    css += "".join(f"#{key} .picture {{ --width: {width}px; }}\n" for key, width in widths.items())
     policy = f"default-src 'none'; style-src {_digest(css)}; script-src {_digest(js)}; img-src data:; "
     policy += "base-uri 'none'; form-action 'none'"
     return {"css": Markup(css), "js": Markup(js), "policy": Markup(policy)}

@@ -24,7 +24,7 @@ SIZES = (1.0, 0.8, 0.6, 0.45, 0.3)
 PHOTOGRAPH, SIDE, STEP = "chelsea", 136, math.sqrt(2)
 STEPS = (0, 1, 2)
 SCALES, SHOWN = 5, 2
-NETWORKS = {"cnn": "CNN", "sesn": "SESN"}
+CNN, SESN = NETWORKS = ("CNN", "SESN")
 
 
 # --- digits
@@ -56,7 +56,7 @@ def draw_samples(points: Any) -> Drawing:
     mosaic = images.reshape(rows, -1, side, side).transpose(1, 2).reshape(rows * side, -1)
     figure = Figure(figsize=(HALF, 1.7), layout="constrained")
     axes = figure.subplots()
-    axes.imshow(mosaic, cmap="gray_r", interpolation="nearest")
+    axes.imshow(mosaic.numpy(), cmap="gray_r", interpolation="nearest")
     axes.set_yticks([(row + 0.5) * side for row in range(rows)], [f"{size:g}" for size in SIZES])
     axes.set(xticks=[], ylabel="size")
     axes.tick_params(length=0)
@@ -82,7 +82,7 @@ def _networks() -> dict[str, nn.Module]:
         torch.manual_seed(0)
         plain = [nn.Conv2d(3, 8, 7, padding=3, bias=False), nn.ReLU(), nn.Conv2d(8, 1, 7, padding=3, bias=False)]
         steerable = [ScaleLift(3, 8, basis, bias=False), BandlimitedReLU(), ScaleConv(8, 1, basis, bias=False)]
-    return {key: nn.Sequential(*layers).double().eval() for key, layers in (("cnn", plain), ("sesn", steerable))}
+    return {key: nn.Sequential(*layers).double().eval() for key, layers in ((CNN, plain), (SESN, steerable))}
 
 
 @cache
@@ -101,7 +101,7 @@ def seen() -> tuple[Seen, ...]:
     for step, factor in enumerate(factors):
         small = meter.move(picture - mean, factor)
         with torch.no_grad():
-            maps = {"cnn": networks["cnn"](small)[0, 0], "sesn": networks["sesn"](small)[0, 0, SHOWN - step]}
+            maps = {CNN: networks[CNN](small)[0, 0], SESN: networks[SESN](small)[0, 0, SHOWN - step]}
         found.append(Seen((small + mean)[0].clamp(0, 1), maps, {key: values[step] for key, values in deltas.items()}))
     return tuple(found)
 
@@ -144,12 +144,12 @@ def _draw_scale(axes: Any, one: Seen, label: str) -> None:
     place = (margin, SIDE - margin, SIDE - margin, margin)
     shrunk.imshow(one.image.permute(1, 2, 0).numpy(), extent=place, interpolation="none")
     shrunk.set_title(label, fontsize=8)
-    for panel, (name, title) in zip(maps, NETWORKS.items(), strict=True):
+    for panel, name in zip(maps, NETWORKS, strict=True):
         limit = float(np.quantile(seen()[0].maps[name].abs().numpy(), 0.995))
         look = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "none"}
         panel.imshow(one.maps[name].numpy(), extent=(0, SIDE, SIDE, 0), **look)
         delta = one.deltas[name]
-        panel.set_title(sentence("map-delta", network=title, delta=delta) if delta else title, fontsize=8)
+        panel.set_title(sentence("map-delta", network=name, delta=delta) if delta else name, fontsize=8)
     for panel in axes:
         panel.set(xlim=(0, SIDE), ylim=(SIDE, 0), xticks=[], yticks=[])
         panel.spines[:].set(visible=True, color="0.8")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -13,11 +14,11 @@ import pandas as pd
 
 from harness.experiment import Experiment
 from harness.records import Budget
-from harness.report import own, times
+from harness.report import claims, own, times
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.causes import causes_selection
 from harness.report.findings import WORDS, Statement
-from harness.report.select import Selection, cleaned, published_rows, select
+from harness.report.select import Selection, cleaned, published_rows, reasons, select
 from harness.report.tables import Table
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing, Frame
@@ -59,6 +60,8 @@ class Rendered:
     artefact: Artefact
     frame: Any
     captions: tuple[str, ...]
+    provenance: str
+    facts: tuple[str, ...]
     notes: tuple[str, ...]
     statements: tuple[Statement, ...]
     regenerate: str
@@ -85,9 +88,30 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     rows, notes = cleaned(material.rows)
     if material.methods:
         rows = rows[rows["method"].isin(["", *material.methods])]
-    every = [_render(one, _selections(material, rows, one), material) for one in chosen]
+    read = cache(lambda key: _read(ARTEFACTS[key], material, rows))
+    every = [_render(one, *_judged(one.id, read, material), material) for one in chosen]
     shown = [one for one in every if not (one.empty and (material.methods or one.artefact.id == own.KEY))]
     return shown, [*material.notes, *notes]
+
+
+def _read(one: Artefact, material: Material, rows: Any) -> tuple[Selections, Any]:
+    """What an artefact may show, and the frame that it makes of it."""
+    selections = _selections(material, rows, one)
+    own = [selections[key] for key in one.experiments]
+    shown = not own or any(not chosen.empty for chosen in own)
+    return selections, one.frame(selections) if shown else pd.DataFrame()
+
+
+def _judged(key: str, read: Callable[[str], tuple[Selections, Any]], material: Material) -> tuple[Selections, Any]:
+    """The same, of the scorecard too, which is made of the frames of others; some methods alone are not judged."""
+    if key != claims.KEY:
+        return read(key)
+    evidence = {}
+    for name in dict.fromkeys(claim["artefact"] for claim in claims.claims_of(material.paper)):
+        selections, frame = read(name)
+        facts = {each: chosen.facts for each, chosen in selections.items() if not chosen.empty}
+        evidence[name] = claims.Evidence(frame, facts, ARTEFACTS[name].run)
+    return {}, pd.DataFrame() if material.methods else claims.scorecard(material.paper, evidence)
 
 
 def _selections(material: Material, rows: Any, one: Artefact) -> Selections:
@@ -107,25 +131,26 @@ def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, .
     return select(rows, material.paper, material.experiments[key], budgets)
 
 
-def _render(one: Artefact, selections: Selections, material: Material) -> Rendered:
+def _render(one: Artefact, selections: Selections, frame: Any, material: Material) -> Rendered:
     """The artefact with all that is shown of it."""
     own = [selections[key] for key in one.experiments]
     there = [chosen for chosen in own if not chosen.empty]
     notes = tuple(note for chosen in own for note in _notes(chosen))
     run = one.run_with({chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in there})
     again = " && ".join(filter(None, (run, f"sesn report --only {one.id}")))
-    frame = one.frame(selections) if there or not own else pd.DataFrame()
     if material.methods and "method" in frame:
         frame = frame[frame["method"].isin(material.methods)]
         again += f" --methods {','.join(HOMES.get(key, key) for key in material.methods)}"
     if not len(frame):
         missing = Statement("missing", f"{one.title}: nothing has been measured; run {one.run}")
-        return Rendered(one, frame, (one.caption,), notes, (missing,), again)
-    captions = (one.caption, *map(_context, there), *one.notes, *one.extra(frame))
+        return Rendered(one, frame, (one.caption,), "", (), notes, (missing,), again)
+    captions = (one.caption, *one.notes, *one.extra(frame))
+    provenance = "; ".join(dict.fromkeys(filter(None, map(_in_short, there)))) or WORDS["unmeasured"]
+    facts = tuple(f"{chosen.experiment}: {'; '.join(_filled('context', _facts(chosen)))}." for chosen in there)
     statements = tuple(_with_budget(statement, own) for statement in one.says(frame))
     table = one.table(frame) if one.table else None
     drawing = one.draw(frame) if one.draw else material.figures.get(one.id)
-    return Rendered(one, frame, captions, notes, statements, again, drawing, table)
+    return Rendered(one, frame, captions, provenance, facts, notes, statements, again, drawing, table)
 
 
 def _options(chosen: Selection, *, few: bool) -> str:
@@ -164,17 +189,29 @@ def _shorter(chosen: Selection) -> str:
     return f"{chosen.facts['epochs']} of the paper's {int(published.iloc[0])} epochs"
 
 
-def _context(chosen: Selection) -> str:
-    """Budget, repetitions, data, device and machine, from the rows; without what they have no fact for."""
+def _facts(chosen: Selection) -> dict[str, Any]:
+    """Budget, repetitions, data, device and machine, from the rows."""
     facts = {**chosen.facts, "machine": machine_words(chosen.facts)}
     if chosen.seed:
         seeds = int(chosen.rows["seed"].nunique())
         facts["seeds"] = f"{seeds} {chosen.seed}{'s' if seeds > 1 else ''}"
     if facts.get("images") and facts.get("image_count"):
         facts["images"] = f"{facts['image_count']} images of {facts['images']}"
-    needed = {text: [name for _, name, *_ in Formatter().parse(text) if name] for text in WORDS["context"]}
-    words = [text.format(**facts) for text, names in needed.items() if all(facts.get(name) for name in names)]
-    return f"{chosen.experiment}: {'; '.join(words)}."
+    return facts
+
+
+def _in_short(chosen: Selection) -> str:
+    """How much was run, and where, in one line."""
+    facts = _facts(chosen)
+    images = f"{facts['image_count']} images" if facts.get("image_count") else ""
+    amount = " × ".join(filter(None, (images, facts.get("seeds"))))
+    return ", ".join(_filled("provenance", {**facts, "amount": amount, "machine": chosen.facts.get("machine")}))
+
+
+def _filled(words: str, facts: Mapping[str, Any]) -> list[str]:
+    """The texts of that list, without those that the rows have no fact for."""
+    needed = {text: [name for _, name, *_ in Formatter().parse(text) if name] for text in WORDS[words]}
+    return [text.format(**facts) for text, names in needed.items() if all(facts.get(name) for name in names)]
 
 
 def _notes(chosen: Selection) -> Iterator[str]:
@@ -182,6 +219,6 @@ def _notes(chosen: Selection) -> Iterator[str]:
     if len(chosen.absent) and "status" in chosen.absent:
         # What was skipped has a footnote in the table; where there is none, its reason must stand somewhere.
         told = ("failed", "skipped") if chosen.empty else ("failed",)
-        lines = chosen.absent[chosen.absent["status"].isin(told)][["status", "reason"]].itertuples(index=False)
-        for (status, reason), count in Counter(lines).items():
-            yield f"{chosen.experiment}: {count} {'cells' if count > 1 else 'cell'} {status}: {reason}"
+        absent = chosen.absent[chosen.absent["status"].isin(told)]
+        for (status, why), count in Counter(zip(absent["status"], reasons(absent), strict=True)).items():
+            yield f"{chosen.experiment}: {count} {'cells' if count > 1 else 'cell'} {status}: {why}"

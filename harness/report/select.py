@@ -22,7 +22,9 @@ from sesn.methods import METHODS
 from sesn.tools.machine import device_kind
 
 #: Places inside a cell; they may look like settings where a cell has only one of them.
-COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups", *DIGESTS})
+COORDINATES = frozenset(
+    {"data_name", "epoch", "downscale", "factor", "pixels", "speedups", "digit_size", "digits", *DIGESTS}
+)
 #: What rows must share to stand together; those that measure time share the machine, too.
 RUN, MACHINE = ("version", "budget", "device"), "machine"
 #: Settings that never vary within an artefact, whatever decides them.
@@ -30,6 +32,7 @@ ALWAYS = ("data", "images", "recipe")
 #: Data that came with the installation stand behind the data of the paper.
 DATA_SETTINGS, EMBEDDED = ("data", "images"), "embedded"
 EXTRA = ("standard_deviation", "realisations")
+FAILED = "it did not run to its end, and `sesn status` says why"
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,15 @@ class Selection:
         return where(self.rows, metric=name)
 
     def reason(self, method: str, **axes: Any) -> str:
-        """Why there is no number for a method at a place: the row's words, or that it has not been run."""
+        """Why there is no number for a method at a place: it was skipped for a reason, it failed, or was not run."""
         found = where(self.absent, method=method, **{name: axes[name] for name in axes if name in self.absent})
-        return str(found["reason"].iloc[0]) if len(found) else "not run"
+        return reasons(found)[0] if len(found) else "not run"
+
+
+def reasons(absent: Any) -> list[str]:
+    """Why cells have no number. What was skipped says so in words; the text of an exception stays in the rows."""
+    pairs = zip(absent["status"], absent["reason"], strict=True)
+    return [str(reason) if status == "skipped" else FAILED for status, reason in pairs]
 
 
 def where(rows: Any, **wanted: Any) -> Any:

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 from harness.records import BUDGETS, CORE, SOURCES, STATUSES, Cell, Result
 from sesn.errors import UsageError
 
-#: Raised when lines change their meaning. Format 1 is the same without `lines` and `digest`.
+#: Raised when lines change their meaning.
 FORMAT = 2
 FORMATS = (1, FORMAT)
 #: What stands before the digest in a closing line.
 SEAL = b',"digest":"'
-#: What a closing line says beside its cell.
+#: What a closing line says beside its cell. Of a machine that vanished nothing is known.
 FACTS = ("source", "status", "reason", "code", "machine", "torch", "device", "threads", "started", "seconds")
+_UNKNOWN: dict[str, Any] = dict.fromkeys(FACTS, "") | {"source": "measured", "threads": 0}
 #: A coordinate of such a name would replace the column.
 _RESERVED = frozenset(CORE) - {"method"}
 #: Strict JSON has no such numbers.
@@ -73,12 +74,9 @@ def encode(result: Result) -> bytes:
         {"cell": name, "metric": seen.metric, "at": dict(seen.at), "values": [_encoded(value) for value in seen.values]}
         for seen in result.measurements
     ]
-    # Of a machine that vanished nothing is known.
-    facts: dict[str, Any] = {"code": "", "machine": "", "torch": "", "device": "", "threads": 0, **result.provenance}
-    facts |= {"source": "measured", "status": result.status, "reason": result.reason}
-    facts |= {"started": result.started, "seconds": result.seconds}
-    lines.append({"format": FORMAT, "cell": name, **result.cell.as_dict(), **{key: facts[key] for key in FACTS}})
-    lines[-1]["lines"] = len(lines) - 1
+    facts = _UNKNOWN | {name: fact for name, fact in result.provenance.items() if name in FACTS}
+    facts |= {name: getattr(result, name) for name in ("status", "reason", "started", "seconds")}
+    lines.append({"format": FORMAT, "cell": name, **result.cell.as_dict(), **facts, "lines": len(lines)})
     return sealed([json.dumps(line, separators=(",", ":"), allow_nan=False).encode() for line in lines])
 
 
@@ -95,11 +93,6 @@ def valid_digest(lines: Sequence[bytes]) -> str | None:
     return digest.decode() if seal == digest + b'"}' else None
 
 
-def digest_of(block: bytes) -> str:
-    """The digest of lines that are known to be as they were sealed."""
-    return block.rpartition(SEAL)[2].removesuffix(b'"}\n').decode()
-
-
 def _digest(unsealed: bytes) -> bytes:
     return hashlib.blake2b(unsealed, digest_size=8).hexdigest().encode()
 
@@ -112,15 +105,11 @@ def _encoded(value: float) -> float | str:
 
 
 def check_fields(fields: Any) -> None:
-    """Refuse what is no line of rows; convert a line of values in place."""
+    """Refuse what is no line of rows. In a line of values the texts of numbers that JSON lacks become numbers."""
     if not isinstance(fields, dict):
         raise UsageError("it is no object")
-    if "format" not in fields:
-        _check_values(fields)
-
-
-def _check_values(fields: dict[str, Any]) -> None:
-    """The texts of numbers that JSON lacks become numbers."""
+    if "format" in fields:
+        return
     metric, at, values = fields["metric"], fields["at"], fields["values"]
     if not isinstance(metric, str) or not isinstance(at, dict):
         raise UsageError("`metric` must be a text and `at` an object")
@@ -140,22 +129,19 @@ def _decoded(value: Any) -> float:
     raise UsageError(f"{value!r} is no number")
 
 
-def entry_of(path: Path, fields: dict[str, Any], pending: list[dict[str, Any]]) -> StoredCell:
+def entry_of(path: Path, fields: dict[str, Any], lines: Sequence[dict[str, Any]]) -> StoredCell:
     """The cell of a closing line and of its lines of values."""
     if fields["format"] not in FORMATS:
         raise UsageError(f"`format` (={fields['format']!r}) must be one of {', '.join(map(str, FORMATS))}")
     if fields["format"] == FORMAT:
         _ = fields["lines"], fields["digest"]  # which must be there, and have been compared before
-    values = [Values(line["metric"], line["at"], line["values"]) for line in pending]
+    values = [Values(line["metric"], line["at"], line["values"]) for line in lines]
     entry = StoredCell(Cell.from_dict(fields), {name: fields[name] for name in FACTS}, values)
-    checks: tuple[tuple[bool, str], ...] = (
-        (entry.cell.id == fields["cell"], f"its settings are those of cell {entry.cell.id}"),
-        (entry.cell.experiment == path.stem, f"it belongs into {entry.cell.experiment}{path.suffix}"),
-        (entry.cell.budget in BUDGETS, f"`budget` must be one of {', '.join(BUDGETS)}"),
-        (entry.facts["status"] in STATUSES, f"`status` must be one of {', '.join(STATUSES)}"),
-        (entry.facts["source"] in SOURCES, f"`source` must be one of {', '.join(SOURCES)}"),
-    )
-    for holds, rule in checks:
-        if not holds:
-            raise UsageError(rule)
+    if entry.cell.id != fields["cell"]:
+        raise UsageError(f"its settings are those of cell {entry.cell.id}")
+    if entry.cell.experiment != path.stem:
+        raise UsageError(f"it belongs into {entry.cell.experiment}{path.suffix}")
+    for name, allowed in (("budget", BUDGETS), ("status", STATUSES), ("source", SOURCES)):
+        if fields[name] not in allowed:
+            raise UsageError(f"`{name}` must be one of {', '.join(allowed)}")
     return entry

@@ -1,33 +1,91 @@
 """Writing rows: one writer a folder, and a cell is on the disk whole or not at all.
 
 Other programs may replace the files meanwhile: git, an editor, `rm`. A writer notices before and after each cell and at
-its end, and writes all that it has appended to a file again where that is missing.
+its end, and writes all that it has appended to a file again where that is missing. Its lock carries a note that says
+who is writing, and what it is doing.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import socket
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
+from typing import NamedTuple
 
 from harness.records import Result
-from harness.store.lines import StoreError, StoreWarning, digest_of, encode
-from harness.store.parsing import CUT, Contents, parse
-from harness.store.reading import SUFFIX
-from harness.store.running import LOCK, Doing, Running, read_note, write_note
+from harness.store.lines import SEAL, StoreError, StoreWarning, encode
+from harness.store.reading import CUT, SUFFIX, Contents, parse
 from sesn.tools.files import advice, check_regular, check_writable, naming, open_own, sync_folder
 
+LOCK = ".lock"
+#: Longer than any note.
+_NOTE_BYTES = 1 << 20
 #: Who asks what is running holds the lock for a moment: so often, and so many seconds apart, it is tried to be taken.
 LOCK_ATTEMPTS, LOCK_PAUSE = 5, 0.02
 #: What could not be put into a file goes beside it.
 RESCUED = ".rescued"
 #: How often a file is written again that is replaced at the same moment.
 ATTEMPTS = 5
+
+
+class Doing(NamedTuple):
+    """A cell that is being carried out: its name, how much of it is done (0..1), and what it does at the moment."""
+
+    cell: str
+    fraction: float
+    doing: str
+
+
+class Running(NamedTuple):
+    """A run that is writing to a folder of rows."""
+
+    pid: int
+    host: str
+    started: str
+    cells: tuple[Doing, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Which process it is."""
+        return f"pid {self.pid} on {self.host}, started {self.started}"
+
+
+def running(rows: Path) -> Running | None:
+    """The run that is writing to a folder of rows, as far as it has said so; None where there is none."""
+    try:
+        descriptor = os.open(rows / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _read_note(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _write_note(descriptor: int, started: str, cells: Sequence[Doing] = ()) -> None:
+    note = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
+    written = json.dumps({**note, "cells": [one._asdict() for one in cells]}).encode()
+    os.pwrite(descriptor, written, 0)
+    os.ftruncate(descriptor, len(written))
+
+
+def _read_note(descriptor: int) -> Running | None:
+    """None while the owner of the lock has said nothing that can be read."""
+    try:
+        fields = json.loads(os.pread(descriptor, _NOTE_BYTES, 0))
+        return Running(**{**fields, "cells": tuple(Doing(**one) for one in fields["cells"])})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 class Writer:
@@ -40,20 +98,17 @@ class Writer:
         self._rows = rows
         self._lock = -1
         self._files: dict[str, _File] = {}
-        self.written = 0
 
     def __enter__(self) -> Writer:
         check_writable(self._rows / LOCK)
         self._rows.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(self._rows)
-        self._running = Running.here()
+        self._started = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
         with naming(self._rows / LOCK):
-            write_note(self._lock, self._running)
+            _write_note(self._lock, self._started)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             # Who stops a run is told that all that finished is stored. Of two errors the first is told.
             if kind is None or issubclass(kind, KeyboardInterrupt):
@@ -62,14 +117,12 @@ class Writer:
                 with suppress(StoreError):
                     self._confirm()
         finally:
-            for file in self._files.values():
-                file.close()
             os.close(self._lock)
 
     def tell(self, cells: Sequence[Doing]) -> None:
         """Say to whoever asks which cells are being carried out; a note that cannot be written stops no run."""
         with suppress(OSError):
-            write_note(self._lock, self._running, cells)
+            _write_note(self._lock, self._started, cells)
 
     def append(self, result: Result) -> None:
         """Put a cell on the disk; on return it is at its path. After an error the file is as it was before."""
@@ -78,7 +131,6 @@ class Writer:
         with file.errors_told():
             self._keep_lock()
             file.add(result)
-        self.written += 1
 
     def _confirm(self) -> None:
         """Read back all that was appended, and write again what is missing; of all errors the first is raised."""
@@ -108,29 +160,27 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor = -1
-        #: What the file was when we last read it or wrote to it, and the cells of others that were in it.
+        #: What the file was when we last read it or wrote to it, and the digests and the cells of others in it.
         self._known: tuple[int, ...] = ()
+        self._there: set[str] = set()
         self._others: set[str] = set()
-        #: The cells of this run, and their lines by digest: those that are in the file, and those to be written.
+        #: The cells of this run, and their lines by digest.
         self._own: set[str] = set()
-        self._stored: dict[str, bytes] = {}
-        self._missing: dict[str, bytes] = {}
+        self._blocks: dict[str, bytes] = {}
 
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+    @property
+    def _missing(self) -> dict[str, bytes]:
+        return {digest: block for digest, block in self._blocks.items() if digest not in self._there}
 
     def add(self, result: Result) -> None:
         """Append a cell. One that cannot be written is not kept here: its checkpoint is."""
         block = encode(result)
-        digest = digest_of(block)
-        self._missing[digest] = block
+        digest = block.rpartition(SEAL)[2].removesuffix(b'"}\n').decode()
+        self._blocks[digest] = block
         try:
             self.settle()
         except BaseException:
-            self._missing.pop(digest, None)
+            self._blocks.pop(digest, None)
             raise
         self._own.add(result.cell.id)
 
@@ -138,46 +188,42 @@ class _File:
         """Write what is missing, until the path leads to a file that lacks nothing; read it in any case, if asked."""
         for _ in range(ATTEMPTS):
             # The folder may be removed at any moment.
-            with suppress(FileNotFoundError):
-                if read_back or self._descriptor < 0 or self._known != _state_at(self._path):
-                    self._reopen()
+            with suppress(FileNotFoundError), self._opened() as descriptor:
+                if read_back or self._known != _state(os.fstat(descriptor)):
+                    self._look(descriptor)
                     read_back = False
-                if not self._missing:
-                    return
-                _append(self._descriptor, b"".join(self._missing.values()))
-                self._stored |= self._missing
-                self._missing = {}
-                self._known = _state(os.fstat(self._descriptor))
+                if missing := self._missing:
+                    _append(descriptor, b"".join(missing.values()))
+                    self._there |= missing.keys()
+                self._known = _state(os.fstat(descriptor))
                 if self._known == _state_at(self._path):
                     return
         raise StoreError(f"{self._path} is being replaced again and again; end the program that does so")
 
-    def _reopen(self) -> None:
-        """Open what is at the path, repair its end, and find out which cells of this run it lacks."""
-        self.close()
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if not (is_new := not self._path.exists()):
             check_regular(self._path, through_links=True)
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            if is_new:
+                sync_folder(self._path.parent)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _look(self, descriptor: int) -> None:
+        """Read what is there, repair its end, and tell of the cells that were taken away."""
         # By its number: the path may lead elsewhere already, and what is cut off must be what was read.
-        with open(self._descriptor, "rb", closefd=False) as file:
+        with open(descriptor, "rb", closefd=False) as file:
             data = file.read()
         contents = parse(self._path, data)
-        _repair(self._path, self._descriptor, contents, data)
-        if is_new:
-            sync_folder(self._path.parent)
-        self._known = _state(os.fstat(self._descriptor))
-        self._compare(contents)
-
-    def _compare(self, contents: Contents) -> None:
-        """Sort the cells of this run by whether they are there, and tell of those that were taken away."""
-        ours, there = self._stored | self._missing, contents.digests
-        again = len(self._stored.keys() - there)
-        self._stored = {digest: block for digest, block in ours.items() if digest in there}
-        self._missing = {digest: block for digest, block in ours.items() if digest not in there}
+        _repair(self._path, descriptor, contents, data)
         cells = {entry.cell.id for entry in contents.entries}
+        again = len((self._there & self._blocks.keys()) - contents.digests)
         gone = len(self._others - cells - self._own)
-        self._others = cells - self._own
+        self._there, self._others = contents.digests, cells - self._own
         if again or gone:
             warnings.warn(
                 f"{self._path} was replaced during the run; cells of this run that it lacked, written again: {again}; "
@@ -203,7 +249,7 @@ class _File:
     def _rescue(self) -> str:
         """Keep the cells of this run that are not at the path elsewhere, and say where; empty if there are none."""
         is_ours = self._known[:3] == _state_at(self._path)[:3]
-        blocks = self._missing if is_ours else self._stored | self._missing
+        blocks = self._missing if is_ours else self._blocks
         if not blocks:
             return ""
         said = f"cells that this run finished and that it may lack: {len(blocks)}"
@@ -212,7 +258,7 @@ class _File:
             kept = _keep_beside(self._path, RESCUED, b"".join(blocks.values()))
         except (OSError, ValueError):
             return f"{said}, which could not be written elsewhere"
-        self._stored, self._missing = {}, {}
+        self._blocks = {}
         return f"{said}, kept in {kept}; append that to it once it is in order"
 
 
@@ -277,7 +323,7 @@ def _take_lock(rows: Path) -> int:
             time.sleep(LOCK_PAUSE)
         else:
             return descriptor
-    owner = read_note(descriptor)
+    owner = _read_note(descriptor)
     os.close(descriptor)
     told = f"({owner.words}) " if owner else ""
     raise StoreError(f"another run {told}is writing to {rows}; wait for it, or use --rows")

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import require
-from sesn.meter.branches import Action
 from sesn.meter.compare import EquivarianceError, middle
 from sesn.meter.diagnosis import diagnose
-from sesn.meter.meter import Meter
+from sesn.meter.meter import Action, Meter
 from sesn.meter.reading import Kind
 from sesn.meter.resample import Ends, Resampler
 from sesn.scales import ScaleGrid

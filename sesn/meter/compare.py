@@ -8,15 +8,19 @@ for one image f, as a ratio of sums over channels, scales and space. Tests asser
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from sesn.algorithms import Axis
+from sesn.algorithms.separable import make_passes
+from sesn.basis import Profile, ProfilePairs
 from sesn.errors import UsageError
-from sesn.meter.reading import SPATIAL
+from sesn.meter.action import rescale
+from sesn.meter.reading import SPATIAL, Reading, call
+from sesn.meter.resample import Ends, Resampler
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
 if TYPE_CHECKING:
@@ -26,6 +30,43 @@ if TYPE_CHECKING:
 ROUNDING_ENERGY = 1e-24
 #: Unrelated images differ by about 1 to 2; where they differ by less than this, the output hardly depends on them.
 HARDLY = 0.1
+#: The lift that shows the probe's floor: the narrower of the two widths compared, and half its window in sigmas.
+SIGMA = 1.5
+HALF_WIDTH = 6.0
+_ORDERS = [(Profile(row), Profile(column)) for column in range(3) for row in range(3)]
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Both branches of a module on the same images, in float64, and how the outputs are read."""
+
+    module: nn.Module
+    images: Tensor  # f
+    small: Tensor  # L_s f
+    original: Reading  # Phi(f), and how it came about
+    direct: Tensor  # Phi(L_s f)
+    moved: Tensor  # L_s Phi(f) before the scale axis shifts; scale channels without a partner may be zero
+    kind: str
+    grid: ScaleGrid | None  # None without a scale axis
+    factor: float
+
+    def others(self) -> Tensor:
+        """Phi(L_s f) of another image in place of each: the next one or, where that is the same image, noise."""
+        alone = (self.images == self.images.roll(-1, 0)).flatten(1).all(1).to(self.direct.device)
+        others = self.direct.roll(-1, 0)
+        if not bool(alone.any()):
+            return others
+        noise = call(self.module, _unrelated_to(self.small))
+        return torch.where(alone.reshape(-1, *[1] * (self.direct.dim() - 1)), noise, others)
+
+
+def _unrelated_to(images: Tensor) -> Tensor:
+    """Noise of the same mean and spread as each image: what has nothing to do with it."""
+    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu")
+    pixels = images.flatten(1)
+    mean, spread = pixels.mean(1), pixels.std(1)
+    spread = torch.where(spread > 0, spread, mean.abs().clamp_min(1.0))  # of an image of one colour
+    return noise.to(images) * spread[:, None, None, None] + mean[:, None, None, None]
 
 
 @dataclass(frozen=True)
@@ -76,7 +117,7 @@ class EquivarianceError:
 
     @property
     def at_floor(self) -> bool:
-        """Whether the median Delta is within three times the probe's own floor: it cannot be told from zero then."""
+        """Whether the median Delta is within three times the probe's own floor, where it cannot be told from zero."""
         return middle(self.valid) <= 3 * middle(self.floor)
 
     def empty(self) -> str:
@@ -113,107 +154,97 @@ class EquivarianceError:
         return bool(self.pairs) and self.residual <= ON_GRID_TOLERANCE
 
 
-def compare(
-    moved: Tensor,
-    direct: Tensor,
-    factor: float,
-    kind: str,
-    grid: ScaleGrid | None,
-    spoiled: int,
-    crop: int,
-    floor: Tensor,
-    others: Tensor | None = None,
-) -> EquivarianceError:
-    """Delta of two outputs: `moved` is L_s Phi(f) before the scale axis shifts, `direct` is Phi(L_s f).
-
-    `others` are direct outputs of other images, by default of the next one in the batch.
-    """
+def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Tensor | None = None) -> EquivarianceError:
+    """Delta of the two outputs; `others` are direct outputs of other images, by default of the next in the batch."""
+    moved, direct, grid, factor = found.moved, found.direct, found.grid, found.factor
     if moved.shape != direct.shape:
         raise UsageError(
             f"the module gives {tuple(direct.shape)} for the rescaled images, but its output rescaled by {factor:.4g} "
             f"is {tuple(moved.shape)}: its spatial size does not follow the image's. Use sizes that the module's "
             "stride divides before and after rescaling, or give `kind=` or `action=` if the output is no map"
         )
-    pairs, residual = _partners(grid, factor)
-    whole_scales = len(grid) - spoiled if grid is not None else 1
-    valid = [i for i, (k, j) in enumerate(pairs) if k < whole_scales and j < whole_scales]
-    whole_sums = [_sums(_channel(moved, j, grid), _channel(direct, k, grid)) for k, j in pairs]
-    inside = [(_cut(_channel(moved, j, grid), crop), _cut(_channel(direct, k, grid), crop)) for k, j in pairs]
+    # An output without a scale axis is one channel that partners itself.
+    match, scales = (None, 1) if grid is None else (grid.match(factor), len(grid))
+    pairs = ((0, 0),) if match is None else match.pairs
+    valid = [i for i, pair in enumerate(pairs) if max(pair) < scales - spoiled]
     if others is None and len(direct) > 1:
         others = direct.roll(-1, 0)
-    sums = [_sums(a, b) for a, b in inside]
-    spatial = kind in SPATIAL
-    frame = [(w - i, u - v) for (w, u), (i, v) in zip(whole_sums, sums, strict=True)]
-    nothing = torch.full((moved.shape[0],), math.nan, dtype=torch.float64, device="cpu")
-    chosen = [inside[i] for i in valid]
+
+    def channels(against: Tensor, cut: int) -> list[tuple[Tensor, Tensor]]:
+        inside = (..., slice(cut, -cut), slice(cut, -cut)) if cut else ...
+        if grid is None:
+            return [(moved[inside], against[inside])]
+        return [(moved[:, :, j][inside], against[:, :, k][inside]) for k, j in pairs]
+
+    inside = channels(direct, crop)
+    sums, whole_sums = _sums(inside, moved), _sums(channels(direct, 0), moved)
+    nothing = torch.full((len(moved),), math.nan, dtype=torch.float64, device="cpu")
+    numbers = inside[0][0][0].numel() if inside else 0
     return EquivarianceError(
-        valid=_ratio([sums[i] for i in valid], nothing),
-        all=_ratio(sums, nothing),
-        uncropped=_ratio([whole_sums[i] for i in valid], nothing),
-        centred=_centred_ratio(chosen, nothing) if spatial else nothing,
+        valid=_ratio(sums[:, valid]),
+        all=_ratio(sums),
+        uncropped=_ratio(whole_sums[:, valid]),
+        centred=_centred([inside[i] for i in valid], sums[1, valid].sum(0)) if found.kind in SPATIAL else nothing,
         floor=floor,
-        ceiling=None if others is None else _ceiling(moved, others, grid, [pairs[i] for i in valid], crop, nothing),
-        energy=torch.stack([a.square().flatten(1).mean(1).cpu() for a, _ in chosen]).mean(0) if chosen else nothing,
-        lost=len(grid) - len(valid) if grid is not None else 0,
+        ceiling=None if others is None else _ratio(_sums(channels(others, crop), moved)[:, valid]),
+        energy=(sums[1, valid] / numbers).mean(0),
+        lost=scales - len(valid) if grid is not None else 0,
         factor=float(factor),
-        residual=residual,
+        residual=match.residual if match is not None else 0.0,
         crop=crop,
-        kind=kind,
+        kind=found.kind,
         pairs=pairs,
-        by_scale=torch.stack([_ratio([each], nothing) for each in sums]) if sums else nothing[None, :][:0],
-        border=_ratio([frame[i] for i in valid], nothing) if crop else nothing,
+        by_scale=sums[0] / sums[1],
+        border=_ratio((whole_sums - sums)[:, valid]) if crop else nothing,
     )
 
 
-def _ceiling(
-    moved: Tensor, others: Tensor, grid: ScaleGrid | None, pairs: Sequence[tuple[int, int]], crop: int, nothing: Tensor
-) -> Tensor:
-    """Delta against the outputs of other images."""
-    chosen = [(_cut(_channel(moved, j, grid), crop), _cut(_channel(others, k, grid), crop)) for k, j in pairs]
-    return _ratio([_sums(a, b) for a, b in chosen], nothing)
+def _sums(channels: list[tuple[Tensor, Tensor]], like: Tensor) -> Tensor:
+    """Sums of squares of the difference and of L_s Phi(f), [2, channels, images]."""
+    if not channels:
+        return torch.zeros(2, 0, len(like), dtype=torch.float64, device="cpu")
+    terms = [[x.square().flatten(1).sum(1).cpu() for x in (moved - direct, moved)] for moved, direct in channels]
+    return torch.stack([torch.stack(column) for column in zip(*terms, strict=True)])
 
 
-def _partners(grid: ScaleGrid | None, factor: float) -> tuple[tuple[tuple[int, int], ...], float]:
-    """The scale channels to compare; an output without a scale axis is one channel that partners itself."""
-    if grid is None:
-        return ((0, 0),), 0.0
-    match = grid.match(factor)
-    return match.pairs, match.residual
-
-
-def _channel(output: Tensor, index: int, grid: ScaleGrid | None) -> Tensor:
-    return output if grid is None else output[:, :, index]
-
-
-def _cut(output: Tensor, crop: int) -> Tensor:
-    return output[..., crop:-crop, crop:-crop] if crop else output
-
-
-def _centred_ratio(chosen: Sequence[tuple[Tensor, Tensor]], nothing: Tensor) -> Tensor:
-    """Delta without the channels' means; NaN where nothing but rounding is left of the signal then."""
-    ratio = _ratio([_sums(_centred(a), _centred(b)) for a, b in chosen], nothing)
-    if not chosen:
-        return ratio
-    whole_energy = torch.stack([_sums(a, a)[1] for a, _ in chosen]).sum(0)
-    left = torch.stack([_sums(_centred(a), a)[1] for a, _ in chosen]).sum(0)
-    return torch.where(left <= ROUNDING_ENERGY * whole_energy, nothing, ratio)
-
-
-def _centred(output: Tensor) -> Tensor:
-    return output - output.mean(dim=(-2, -1), keepdim=True)
-
-
-def _sums(moved: Tensor, direct: Tensor) -> tuple[Tensor, Tensor]:
-    """Per image: the sums of squares of the difference and of L_s Phi(f)."""
-    return (moved - direct).square().flatten(1).sum(1).cpu(), moved.square().flatten(1).sum(1).cpu()
-
-
-def _ratio(sums: Sequence[tuple[Tensor, Tensor]], nothing: Tensor) -> Tensor:
+def _ratio(sums: Tensor) -> Tensor:
     """Ratio of sums, not mean of ratios: a dead channel must not count as an error. NaN where there is no signal."""
-    if not sums:
-        return nothing
-    difference, reference = (torch.stack(column).sum(0) for column in zip(*sums, strict=True))
-    return difference / reference
+    return sums[0].sum(0) / sums[1].sum(0)
+
+
+def _centred(channels: list[tuple[Tensor, Tensor]], energy: Tensor) -> Tensor:
+    """Delta without the channels' means; NaN where nothing but rounding is left of the signal then."""
+    sums = _sums(
+        [(a - a.mean((-2, -1), keepdim=True), b - b.mean((-2, -1), keepdim=True)) for a, b in channels], energy
+    )
+    return torch.where(sums[1].sum(0) <= ROUNDING_ENERGY * energy, math.nan, _ratio(sums))
+
+
+def reference_error(images: Tensor, factor: float, resampler: Resampler, ends: Ends, crop: int) -> Tensor:
+    """The probe's own floor: Delta of a lift so well sampled that only the resampler and rounding are left.
+
+    Per image, of the nine type-A functions at sigma 1.5 against 1.5/s (1.5 s against 1.5 when enlarging). `crop` pixels
+    at each border do not count, nor, unless images are periodic, those that the reference itself sees the border from
+    (at most a quarter of the side): what a network does there is its own, and not the probe's.
+    """
+    direct_sigma, original_sigma = (SIGMA, SIGMA / factor) if factor <= 1 else (SIGMA * factor, SIGMA)
+    moved = rescale(_responses(images, original_sigma, ends), factor, resampler, ends)
+    direct = _responses(rescale(images, factor, resampler, ends), direct_sigma, ends)
+    if ends != "circular":
+        crop = max(crop, min(math.ceil(HALF_WIDTH * direct_sigma) + 3, min(direct.shape[-2:]) // 4))
+    if crop:
+        moved, direct = (x[..., crop:-crop, crop:-crop] for x in (moved, direct))
+    return _ratio(_sums([(moved, direct)], moved))
+
+
+def _responses(images: Tensor, sigma: float, ends: Ends) -> Tensor:
+    """Of functions that have norm 1 at the narrower width, as in a basis."""
+    radius = math.ceil(HALF_WIDTH * sigma)
+    pairs = ProfilePairs.of(_ORDERS)
+    norms = [float(profile.sample(SIGMA, math.ceil(HALF_WIDTH * SIGMA)).norm()) for profile in pairs.profiles]
+    sampled = [profile.sample(sigma, radius) / norm for profile, norm in zip(pairs.profiles, norms, strict=True)]
+    axes = [Axis.of(side, 2 * radius + 1, 1, radius, ends == "circular") for side in images.shape[-2:]]
+    return make_passes(torch.stack(sampled).to(images), pairs, *axes).responses(images)
 
 
 def hardly_depends(unrelated: float | None) -> bool:

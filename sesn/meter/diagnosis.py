@@ -1,12 +1,13 @@
 """Why a module is not scale-equivariant, in words: what its layers and the measured numbers point to.
 
-Each suspect looks at one cause and returns a finding with its evidence and remedy, or nothing. They are listed with the
-likeliest first: a cause that the numbers show comes before one that only the structure suggests.
+Each cause is looked for by itself, with its evidence and remedy. They are listed with the likeliest first: a cause that
+the numbers show comes before one that only the structure suggests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from sesn._torch import BATCH_NORM, INSTANCE_NORM
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.layers.conv import ScaleConv, ScaleLift
 from sesn.layers.pool import ScaleProjection
-from sesn.meter.compare import EquivarianceError, compare, middle
+from sesn.meter.compare import Branches, EquivarianceError, compare, middle
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, Reading, RejectedError, call, output_grid, read
 from sesn.meter.resample import Ends, Resampler
@@ -58,34 +59,20 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What the suspects look at.
-
-    Attributes:
-        module: under test.
-        readings: of both branches, on a few images.
-        error: what was measured.
-        repeated: how far an image's output alone lies from that among others, relative to its size.
-        grid, moved, direct: the scales and both outputs of a field on those images.
-    """
+class Case:
+    """What the suspects look at."""
 
     module: nn.Module
-    readings: tuple[Reading, Reading]
+    before: Reading  # of both branches, on a few images
+    after: Reading
     error: EquivarianceError
-    repeated: float
-    grid: ScaleGrid | None
-    moved: Tensor | None
-    direct: Tensor | None
-
-    @property
-    def layers(self) -> list[ScaleLift | ScaleConv]:
-        """The steerable layers."""
-        return [m for m in self.module.modules() if isinstance(m, ScaleLift | ScaleConv)]
+    repeated: float  # how far an image's output alone lies from that among others, relative to its size
+    field: Branches | None  # both outputs on those images, where they have scales and space
 
     @property
     def bases(self) -> list[SteerableBasis]:
-        """The distinct bases."""
-        return list(dict.fromkeys(layer.basis for layer in self.layers))
+        """The distinct bases of the steerable layers."""
+        return list(dict.fromkeys(m.basis for m in self.module.modules() if isinstance(m, ScaleLift | ScaleConv)))
 
 
 def diagnose(
@@ -127,52 +114,72 @@ def diagnose(
             case = _case(module, images[:FEW], error, meter)
         except RejectedError:  # it may take so many images only
             case = _case(module, images, error, meter)
-    return [finding for suspect in SUSPECTS for finding in suspect(case)]
+    return [*_in_the_numbers(case), *_in_the_scales(case), *_in_the_layers(case), *_in_space(case)]
 
 
-def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Meter) -> Evidence:
+def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Meter) -> Case:
     exact = images.to(torch.float64)
-    before, after = read(module, exact), read(module, meter.move(exact, error.factor))
+    small = meter.move(exact, error.factor)
+    before, after = read(module, exact), read(module, small)
     try:
-        repeated = _distance(call(module, exact[:1]), before.output[:1])
+        alone, among = call(module, exact[:1]), before.output[:1]
+        repeated = float((alone - among).norm()) / (float(among.norm()) or math.inf)
     except RejectedError:
         repeated = 0.0
-    case = Evidence(module, (before, after), error, repeated, None, None, None)
-    if error.kind != "field":
-        return case
-    scales = output_grid(module, meter.grid, before.output, error.kind, before.path)
-    return replace(case, grid=scales, moved=meter.move(before.output, error.factor), direct=after.output)
+    field = None
+    if error.kind == "field":
+        scales = output_grid(module, meter.grid, before.output, error.kind, before.path)
+        moved = meter.move(before.output, error.factor)
+        field = Branches(module, exact, small, before, after.output, moved, error.kind, scales, error.factor)
+    return Case(module, before, after, error, repeated, field)
 
 
-def _no_signal(case: Evidence) -> Iterator[Finding]:
-    if case.error.pairs and (case.error.empty() or bool((case.error.energy == 0).all())):
+def _in_the_numbers(case: Case) -> Iterator[Finding]:
+    error, every, valid = case.error, _median(case.error.all), _median(case.error.valid)
+    if error.pairs and (error.empty() or bool((error.energy == 0).all())):
         yield Finding(
             "no signal",
             "the output is zero, or constant over space, or (nearly) the same for every image",
             "Check the weights, the images and dead nonlinearities before asking about equivariance",
         )
-
-
-def _too_few_scales(case: Evidence) -> Iterator[Finding]:
-    if bool(case.error.valid.isnan().all()) and bool(case.error.energy.isnan().all()):
+    if case.repeated > REPEATED:
+        yield Finding(
+            "chance or the other images",
+            f"the output for one image changes by {case.repeated:.2g} of its size when it is computed again by itself",
+            "Remove noise and dropout from the forward pass, and use running statistics in batch norm",
+        )
+    if bool(error.valid.isnan().all()) and bool(error.energy.isnan().all()):
         yield Finding(
             "too few scales",
-            f"at factor {case.error.factor:.3g} no scale channel has an unspoilt partner ({case.error.lost} lost)",
+            f"at factor {error.factor:.3g} no scale channel has an unspoilt partner ({error.lost} lost)",
             "Use a longer grid, a smaller change of scale or a smaller interscale extent",
         )
-    elif _median(case.error.all) > CLEAR * _median(case.error.valid):
+    elif every > CLEAR * valid:
         yield Finding(
             "truncation of the scale axis",
-            f"Delta is {_median(case.error.all):.2g} over all {len(case.error.pairs)} partnered channels but "
-            f"{_median(case.error.valid):.2g} over those that interscale layers left whole",
+            f"Delta is {every:.2g} over all {len(error.pairs)} partnered channels but {valid:.2g} over those that "
+            "interscale layers left whole",
             "Use more scales than the layers mix, or read the valid channels only",
         )
 
 
-def _projection(case: Evidence) -> Iterator[Finding]:
-    """A maximum over scale sees the scales of the grid only: what it would need from beyond is missing."""
+def _in_the_scales(case: Case) -> Iterator[Finding]:
+    error = case.error
+    as_given, best, name = _best_order(case)
+    if best * CLEAR < as_given:
+        yield Finding(
+            "wrong output representation",
+            f"with the scale axis {name}, Delta falls from {as_given:.2g} to {best:.2g}",
+            "Return the scale channels from small to large, or give the `grid=` that they have",
+        )
+    if error.residual > 0 and not error.on_grid:
+        yield Finding(
+            "factor between two scales",
+            f"factor {error.factor:.4g} is {error.residual:.2g} (in log) away from the nearest step",
+            "Measure at a step of the grid, or use a finer grid",
+        )
     projected = any(isinstance(module, ScaleProjection) for module in case.module.modules())
-    if projected and case.error.factor != 1 and case.error.kind not in ("field", "scale"):
+    if projected and error.factor != 1 and error.kind not in ("field", "scale"):
         scales = max((len(basis.grid) for basis in case.bases), default=0)
         yield Finding(
             "truncation of the scale axis",
@@ -181,131 +188,29 @@ def _projection(case: Evidence) -> Iterator[Finding]:
         )
 
 
-def _off_grid(case: Evidence) -> Iterator[Finding]:
-    if case.error.residual > 0 and not case.error.on_grid:
-        yield Finding(
-            "factor between two scales",
-            f"factor {case.error.factor:.4g} is {case.error.residual:.2g} (in log) away from the nearest step",
-            "Measure at a step of the grid, or use a finer grid",
-        )
+def _best_order(case: Case) -> tuple[float, float, str]:
+    """Delta with the scale channels as they are, the smallest in another order, and that order.
 
+    If another order fits far better, the scale axis is not what the grid says.
+    """
+    field, error = case.field, case.error
+    if field is None or field.grid is None or not error.pairs:
+        return math.nan, math.nan, ""
 
-def _representation(case: Evidence) -> Iterator[Finding]:
-    """Would another order of the scale channels fit far better? Then the axis is not what the grid says."""
-    if case.moved is None or case.direct is None or case.grid is None or not case.error.pairs:
-        return
-    scales = range(len(case.grid))
-    orders = {"reversed": [*reversed(scales)]}
-    orders |= {f"rolled by {m}": [(k + m) % len(scales) for k in scales] for m in scales[1:]}
-    found = {name: _reordered(case, order) for name, order in orders.items()}
-    as_given = _reordered(case, [*scales])
-    best = min(found, key=lambda name: found[name], default="")
-    if best and found[best] * CLEAR < as_given:
-        yield Finding(
-            "wrong output representation",
-            f"with the scale axis {best}, Delta falls from {as_given:.2g} to {found[best]:.2g}",
-            "Return the scale channels from small to large, or give the `grid=` that they have",
-        )
+    def delta(order: list[int]) -> float:
+        turned = replace(field, moved=field.moved[:, :, order], direct=field.direct[:, :, order])
+        return _median(compare(turned, 0, error.crop, error.floor).all)
 
-
-def _reordered(case: Evidence, order: list[int]) -> float:
-    """Delta with the scale axis of both outputs put in another order."""
-    error, outputs = case.error, [output for output in (case.moved, case.direct) if output is not None]
-    moved, direct = (output[:, :, order] for output in outputs)
-    return _median(compare(moved, direct, error.factor, error.kind, case.grid, 0, error.crop, error.floor).all)
+    scales = [*range(len(field.grid))]
+    orders = {f"rolled by {m}": scales[m:] + scales[:m] for m in scales[1:]}
+    found = {name: delta(order) for name, order in {"reversed": scales[::-1], **orders}.items()}
+    best = min(found, key=lambda name: found[name])
+    return delta(scales), found[best], best
 
 
 def ordinary_convolutions(module: nn.Module) -> list[nn.Conv2d | nn.Conv3d]:
     """The layers with kernels of more than a pixel that know nothing of scales."""
     return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Conv3d) and m.kernel_size[-1] > 1]
-
-
-def _ordinary_convolution(case: Evidence) -> Iterator[Finding]:
-    found = ordinary_convolutions(case.module)
-    if found:
-        side = found[0].kernel_size[-1]
-        yield Finding(
-            "ordinary convolution",
-            f"{len(found)} layer(s) with fixed kernels, the first {side} x {side}: they see one scale only",
-            "Replace them by ScaleLift and ScaleConv",
-        )
-
-
-def _truncated_windows(case: Evidence) -> Iterator[Finding]:
-    for basis in case.bases:
-        widths = [box // 2 / sigma for box, sigma in zip(basis.boxes, basis.grid, strict=True)]
-        if min(widths) < ENOUGH_SIGMAS - 1e-9:
-            yield Finding(
-                "truncated windows",
-                f"half-windows of {min(widths):.2g} to {max(widths):.2g} sigma cut the functions off unevenly",
-                "Use window='wide' (4.5 sigma); with algorithm='auto' it costs little more",
-            )
-
-
-def _undersampled(case: Evidence) -> Iterator[Finding]:
-    for basis in case.bases:
-        if basis.pairs is None:
-            continue
-        narrowest = basis.grid.smallest / max(profile.divisor for profile in basis.pairs.profiles)
-        if narrowest < SMALLEST_RESOLVED_SIGMA:
-            yield Finding(
-                "undersampled functions",
-                f"the narrowest function has sigma {narrowest:.2g} pixels, too narrow for the pixel grid",
-                f"Use a smallest (sub-)sigma of at least {SMALLEST_RESOLVED_SIGMA} pixels",
-            )
-
-
-def _padding(case: Evidence) -> Iterator[Finding]:
-    """The frame that the crop left out, against the inside."""
-    if case.error.kind not in SPATIAL:
-        return
-    if _median(case.error.border) > CLEAR * _median(case.error.valid):
-        yield Finding(
-            "padding",
-            f"Delta is {_median(case.error.border):.2g} in the frame of {case.error.crop} pixels at the border and "
-            f"{_median(case.error.valid):.2g} inside",
-            "The frame is left out of Delta; where the border matters, use larger images, or circular padding and the "
-            "Fourier resampler",
-        )
-
-
-def _stride_phase(case: Evidence) -> Iterator[Finding]:
-    """Pixels that are kept off the image's centre: rescaling the image moves them, unless by as much."""
-    (stride, before), (_, after) = (reading.sampling for reading in case.readings)
-    side, small = (reading.side for reading in case.readings)
-    if stride > 1 and abs(before * case.error.factor - after) > PHASE:
-        yield Finding(
-            "stride phase and even sizes",
-            f"the pixels that a total stride of {stride:g} keeps lie {before:+.2g} pixels off the centre on a side of "
-            f"{side}, and {after:+.2g} on one of {small}: rescaling moves them",
-            f"Use sides, before and after rescaling, whose windows are centred: N - 1 a multiple of {stride:g} for odd "
-            f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
-        )
-
-
-def _randomness(case: Evidence) -> Iterator[Finding]:
-    if case.repeated > REPEATED:
-        yield Finding(
-            "chance or the other images",
-            f"the output for one image changes by {case.repeated:.2g} of its size when it is computed again by itself",
-            "Remove noise and dropout from the forward pass, and use running statistics in batch norm",
-        )
-
-
-def _distance(one: Tensor, other: Tensor) -> float:
-    size = float(other.norm())
-    return float((one - other).norm()) / size if size else 0.0
-
-
-def _batch_statistics(case: Evidence) -> Iterator[Finding]:
-    for module in case.module.modules():
-        if normalises_input(module):
-            yield Finding(
-                "statistics of the input",
-                f"{type(module).__name__} normalises each branch by its own statistics",
-                "Use running statistics in eval mode (ScaleBatchNorm), or fold the normalisation into the weights",
-            )
-            return
 
 
 def normalises_input(layer: nn.Module) -> bool:
@@ -316,7 +221,58 @@ def normalises_input(layer: nn.Module) -> bool:
     return loose or spread or isinstance(layer, INSTANCE_NORM | nn.GroupNorm)
 
 
-def _aliasing(case: Evidence) -> Iterator[Finding]:
+def _in_the_layers(case: Case) -> Iterator[Finding]:
+    if found := ordinary_convolutions(case.module):
+        side = found[0].kernel_size[-1]
+        yield Finding(
+            "ordinary convolution",
+            f"{len(found)} layer(s) with fixed kernels, the first {side} x {side}: they see one scale only",
+            "Replace them by ScaleLift and ScaleConv",
+        )
+    if norm := next(filter(normalises_input, case.module.modules()), None):
+        yield Finding(
+            "statistics of the input",
+            f"{type(norm).__name__} normalises each branch by its own statistics",
+            "Use running statistics in eval mode (ScaleBatchNorm), or fold the normalisation into the weights",
+        )
+    for basis in case.bases:
+        widths = [box // 2 / sigma for box, sigma in zip(basis.boxes, basis.grid, strict=True)]
+        if min(widths) < ENOUGH_SIGMAS - 1e-9:
+            yield Finding(
+                "truncated windows",
+                f"half-windows of {min(widths):.2g} to {max(widths):.2g} sigma cut the functions off unevenly",
+                "Use window='wide' (4.5 sigma); with algorithm='auto' it costs little more",
+            )
+    products = [(basis.grid.smallest, basis.pairs) for basis in case.bases if basis.pairs is not None]
+    for smallest, pairs in products:
+        narrowest = smallest / max(profile.divisor for profile in pairs.profiles)
+        if narrowest < SMALLEST_RESOLVED_SIGMA:
+            yield Finding(
+                "undersampled functions",
+                f"the narrowest function has sigma {narrowest:.2g} pixels, too narrow for the pixel grid",
+                f"Use a smallest (sub-)sigma of at least {SMALLEST_RESOLVED_SIGMA} pixels",
+            )
+
+
+def _in_space(case: Case) -> Iterator[Finding]:
+    error, border, inside = case.error, _median(case.error.border), _median(case.error.valid)
+    if error.kind in SPATIAL and border > CLEAR * inside:
+        yield Finding(
+            "padding",
+            f"Delta is {border:.2g} in the frame of {error.crop} pixels at the border and {inside:.2g} inside",
+            "The frame is left out of Delta; where the border matters, use larger images, or circular padding and the "
+            "Fourier resampler",
+        )
+    (stride, before), (_, after) = case.before.sampling, case.after.sampling
+    # Pixels that are kept off the image's centre: rescaling the image moves them, unless by as much.
+    if stride > 1 and abs(before * error.factor - after) > PHASE:
+        yield Finding(
+            "stride phase and even sizes",
+            f"the pixels that a total stride of {stride:g} keeps lie {before:+.2g} pixels off the centre on a side of "
+            f"{case.before.side}, and {after:+.2g} on one of {case.after.side}: rescaling moves them",
+            f"Use sides, before and after rescaling, whose windows are centred: N - 1 a multiple of {stride:g} for odd "
+            f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
+        )
     if any(isinstance(module, POINTWISE) for module in case.module.modules()):
         yield Finding(
             "aliasing by the nonlinearity",
@@ -325,24 +281,5 @@ def _aliasing(case: Evidence) -> Iterator[Finding]:
         )
 
 
-#: In the order in which their findings are listed.
-SUSPECTS: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
-    _no_signal,
-    _randomness,
-    _too_few_scales,
-    _representation,
-    _off_grid,
-    _projection,
-    _ordinary_convolution,
-    _batch_statistics,
-    _truncated_windows,
-    _undersampled,
-    _padding,
-    _stride_phase,
-    _aliasing,
-)
-
-
 def _median(values: Tensor) -> float:
-    known = values[~torch.isnan(values)]
-    return middle(known)
+    return middle(values[~torch.isnan(values)])

@@ -6,7 +6,7 @@ Delta = ||L_s Phi(f) - Phi(L_s f)||^2 / ||L_s Phi(f)||^2
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,20 +14,30 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import one_of
-from sesn.errors import UsageError
+from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import ScaleTranslation, rescale, translate
-from sesn.meter.branches import Action, Branches, acted, moved_channels
-from sesn.meter.checks import check_eval, check_images, check_repeatable
-from sesn.meter.compare import EquivarianceError, compare
+from sesn.meter.compare import Branches, EquivarianceError, compare, reference_error
 from sesn.meter.extent import automatic_crop, output_crop, receptive_field_of, seen_by, spoiled_along
-from sesn.meter.floor import reference_error
-from sesn.meter.reading import KINDS, SPATIAL, Kind, Reading, call, output_grid, output_kind, read
+from sesn.meter.reading import (
+    KINDS,
+    SPATIAL,
+    Kind,
+    Reading,
+    call,
+    check_eval,
+    check_images,
+    check_repeatable,
+    output_grid,
+    output_kind,
+    read,
+)
 from sesn.meter.resample import Ends, Resampler, resampled_size, resampler_ends
-from sesn.meter.stages import Recorded, Recorder, Stage, matched
+from sesn.meter.stages import Recorded, Stage, recorded
 from sesn.scales import ScaleGrid
 
 #: A factor s, or a translation by whole pixels with it.
 Element = float | ScaleTranslation
+Action = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
@@ -223,8 +233,9 @@ class Meter:
         with torch.no_grad():
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
-            original, direct = (Recorder.of(module, x, self.grid) for x in (exact, small))
-            return [self._stage(one, other, exact, small, factor) for one, other in matched(original, direct)]
+            original, direct = (recorded(module, x, self.grid) for x in (exact, small))
+            # Each call with the same call in the other branch: a network may branch on its input.
+            return [self._stage(one, direct.get(call), exact, small, factor) for call, one in original.items()]
 
     def _stage(self, one: Recorded, other: Recorded | None, images: Tensor, small: Tensor, factor: float) -> Stage:
         """Compare one call in the two branches, or say why it cannot be done."""
@@ -290,17 +301,18 @@ class Meter:
         if context:
             floor = self.floor(found.images, found.factor, math.ceil(cut * seen.stride))
             others = found.others()
-        moved, direct = found.moved, found.direct
         if apart:
-            moved, direct = (x.flatten(0, 1)[:, None] for x in (moved, direct))
+            found = replace(
+                found, **{name: getattr(found, name).flatten(0, 1)[:, None] for name in ("moved", "direct")}
+            )
             others = None if others is None else others.flatten(0, 1)[:, None]
-        reading = found.factor, found.kind, found.grid, margin, cut, floor
-        whole = replace(compare(moved, direct, *reading, others), meter=self)
+        whole = replace(compare(found, margin, cut, floor, others), meter=self)
         partnered = getattr(self.action, "partnered", None)
         if partnered is None:
             return whole
-        mask = partnered(found.original.output, direct, found.factor)
-        return replace(compare(moved * mask, direct * mask, *reading, others), all=whole.all, meter=self)
+        mask = partnered(found.original.output, found.direct, found.factor)
+        masked = replace(found, moved=found.moved * mask, direct=found.direct * mask)
+        return replace(compare(masked, margin, cut, floor, others), all=whole.all, meter=self)
 
     def _moved(
         self, module: nn.Module, images: Tensor, small: Tensor, original: Reading, direct: Tensor, factor: Element
@@ -308,15 +320,26 @@ class Meter:
         """The branches with the output of the original one moved as its kind says."""
         scale, output = _scale(factor), original.output
         if self.action is not None:
-            kind, grid = "action" if self.kind == "auto" else str(self.kind), None
-            moved = acted(self.action, output, scale)
+            kind, grid, moved = "action" if self.kind == "auto" else str(self.kind), None, self.action(output, scale)
+            if not isinstance(moved, Tensor):
+                raise WrongTypeError(f"`action` must return a tensor, got {type(moved).__name__}")
+            moved = moved.to(torch.float64)
         else:
             kind = output_kind(self.kind, output)
             grid = output_grid(module, self.grid, output, kind, original.path)
-            pairs = grid.match(scale).pairs if grid is not None else ()
-            spatial = kind in SPATIAL
-            moved = moved_channels(lambda part: self.move(part, factor), output, pairs) if spatial else output
+            moved = self._moved_channels(output, grid, factor) if kind in SPATIAL else output
         return Branches(module, images, small, original, direct, moved, kind, grid, scale)
+
+    def _moved_channels(self, output: Tensor, grid: ScaleGrid | None, factor: Element) -> Tensor:
+        """An output moved in space; of its scale channels, those without a partner are not computed."""
+        partners = [j for _, j in grid.match(_scale(factor)).pairs] if grid is not None else []
+        if not partners or (min(partners) == 0 and max(partners) == output.shape[2] - 1):
+            return self.move(output, factor)
+        kept = slice(min(partners), max(partners) + 1)
+        part = self.move(output[:, :, kept], factor)
+        moved = part.new_zeros(*output.shape[:3], *part.shape[-2:])
+        moved[:, :, kept] = part
+        return moved
 
 
 def _scale(factor: Element) -> float:

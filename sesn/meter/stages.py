@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,25 +23,15 @@ from sesn.scales import ScaleGrid
 
 @dataclass(frozen=True)
 class Stage:
-    """One call of one submodule.
+    """One call of one submodule."""
 
-    Attributes:
-        name: where the submodule stands in the module; empty for the module itself.
-        call: 0 for its first call, 1 for its second, and so on.
-        module: the submodule.
-        shape: of its output in the original branch; empty if that cannot be read.
-        source: the index of the stage that made its input; None if no submodule did.
-        error: Delta after it, without a floor; None if its outputs cannot be compared.
-        note: why not.
-    """
-
-    name: str
-    call: int
+    name: str  # where the submodule stands in the module; empty for the module itself
+    call: int  # 0 for its first call, 1 for its second, and so on
     module: nn.Module
-    shape: tuple[int, ...] = ()
-    source: int | None = None
-    error: EquivarianceError | None = None
-    note: str = ""
+    shape: tuple[int, ...] = ()  # of its output in the original branch; empty if that cannot be read
+    source: int | None = None  # the index of the stage that made its input; None if no submodule did
+    error: EquivarianceError | None = None  # Delta after it, without a floor; None if it cannot be compared
+    note: str = ""  # why not
 
 
 @dataclass(frozen=True)
@@ -52,57 +43,41 @@ class Recorded:
     grid: ScaleGrid | None
 
 
-class Recorder:
-    """Hooks on every submodule that keep each output in call order: a container comes after what it holds."""
+def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[tuple[str, int], Recorded]:
+    """Every call of a submodule, by its name and number, in call order: a container comes after what it holds."""
+    calls: dict[tuple[str, int], Recorded] = {}
+    path, side = Path(grids=() if grid is None else (grid,)), min(images.shape[-2:])
+    trail = Trail(path)
+    counts: Counter[str] = Counter()
+    # Outputs by identity: the call that made a submodule's input. Kept alive, or an id would be used again.
+    made: dict[int, tuple[Tensor, int]] = {}
 
-    def __init__(self, module: nn.Module, side: int, grid: ScaleGrid | None) -> None:
-        self.calls: list[Recorded] = []
-        self._path, self._side = Path(grids=() if grid is None else (grid,)), side
-        self._trail = Trail(self._path)
-        self._counts: Counter[str] = Counter()
-        # Outputs by identity: the call that made a submodule's input. Kept alive, or an id would be used again.
-        self._made: dict[int, tuple[Tensor, int]] = {}
-        self._module = module
+    def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        nonlocal path
+        source = next((made[id(x)][1] for x in inputs if id(x) in made), None)
+        kept, problem = _readable(output)
+        shape = () if kept is None else tuple(kept.shape)
+        if isinstance(output, Tensor):
+            made[id(output)] = output, len(calls)
+            path = trail.path_to(output) or path  # within a layer that speaks for itself the path so far counts
+        own = getattr(layer, "grid", None)
+        scales = own if isinstance(own, ScaleGrid) else next(reversed(path.grids), None)
+        stage = Stage(name, counts[name], layer, shape, source, note=problem)
+        reading = None if kept is None else Reading(kept, side, path.as_known())
+        calls[name, counts[name]] = Recorded(stage, reading, scales)
+        counts[name] += 1
 
-    @classmethod
-    def of(cls, module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> list[Recorded]:
-        """The calls of a module on images."""
-        recorder = cls(module, min(images.shape[-2:]), grid)
-        hooks = [sub.register_forward_hook(recorder._hook(name)) for name, sub in module.named_modules()]
-        try:
-            call(module, images, recorder._trail)
-        except UsageError:
-            # One that finished but returned a tuple or NaN has a stage that says so; one that failed has none.
-            if not recorder.calls or recorder.calls[-1].stage.module is not module:
-                raise
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return recorder.calls
-
-    def _hook(self, name: str) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            source = next((self._made[id(x)][1] for x in inputs if id(x) in self._made), None)
-            kept, problem = _readable(output)
-            shape = () if kept is None else tuple(kept.shape)
-            stage = Stage(name, self._counts[name], module, shape, source, note=problem)
-            self._counts[name] += 1
-            if isinstance(output, Tensor):
-                self._made[id(output)] = output, len(self.calls)
-                # Within a layer that speaks for itself the path so far counts.
-                self._path = self._trail.path_to(output) or self._path
-            own = getattr(module, "grid", None)
-            grid = own if isinstance(own, ScaleGrid) else next(reversed(self._path.grids), None)
-            reading = None if kept is None else Reading(kept, self._side, self._path.as_known())
-            self.calls.append(Recorded(stage, reading, grid))
-
-        return hook
-
-
-def matched(original: list[Recorded], direct: list[Recorded]) -> list[tuple[Recorded, Recorded | None]]:
-    """Each call of the original branch with the same call in the other; a network may branch on its input."""
-    others = {(each.stage.name, each.stage.call): each for each in direct}
-    return [(each, others.get((each.stage.name, each.stage.call))) for each in original]
+    hooks = [sub.register_forward_hook(partial(keep, name)) for name, sub in module.named_modules()]
+    try:
+        call(module, images, trail)
+    except UsageError:
+        # One that finished but returned a tuple or NaN has a stage that says so; one that failed has none.
+        if ("", 0) not in calls:
+            raise
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return calls
 
 
 def _readable(output: Any) -> tuple[Tensor | None, str]:

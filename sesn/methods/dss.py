@@ -323,9 +323,9 @@ def at_step(step: float) -> nn.Module:
     return nn.Sequential(lift, DSSConv(COLOURS, CHANNELS, MNIST_SIDE, 2, base=base))
 
 
-def between() -> nn.Module:
+def between(extent: int = EXTENT) -> nn.Module:
     """Scale-space to scale-space."""
-    return DSSConv(CHANNELS, CHANNELS, MNIST_SIDE, HIDDEN_SCALES, interscale=EXTENT)
+    return DSSConv(CHANNELS, CHANNELS, MNIST_SIDE, HIDDEN_SCALES, interscale=extent)
 
 
 def _admissible(base: int) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._lookup import looked_up
@@ -37,8 +37,11 @@ HIDDEN_STEP, HIDDEN_SCALES = 2, 3
 #: The steps of the layer that stands for a method without one of the two skeletons: the first that it can have.
 OWN_STEPS = (2.0, 3.0, 4.0, 3 / 2, 12 / 5, 16 / 5, math.sqrt(2), math.sqrt(5), math.pi)
 
+#: Side of the images that a layer is tried on.
+TRIED_SIDE = 48
+
 AtStep = Callable[[float], nn.Module]
-Between = Callable[[], nn.Module]
+Between = Callable[..., nn.Module]
 
 
 class Source(NamedTuple):
@@ -95,8 +98,9 @@ class Method:
         networks: by network, what makes it from keyword arguments: `recipe` and the options of `NETWORKS`. Either a
             skeleton over the method's parts, or any function that returns a module.
         layer: makes the layer whose neighbouring scales are a step apart, from three colours to what the method hands
-            on; None keeps the method out of Table 1.
-        between: makes the layer from field [b, c, s, h, w] to field; None if the method hands on no scales.
+            on; None keeps the method out of Table 1 and of the Delta sweeps.
+        between: makes the layer from field [b, c, s, h, w] to field, of eight channels and three scales, each twice the
+            one before; None if the method hands on no scales. One that has an interscale extent takes it as `extent`.
         side: of the kernel of the plain convolution that the layer is compared with.
         resamples: what it resizes while it trains, if anything: its input or its filters.
         ours: whether it is one of the networks of the paper that is reproduced.
@@ -263,6 +267,31 @@ class Method:
             raise UsageError(f"`step` (={step:.4g}) needs a `layer` of the method {self.key!r}")
         return self.layer(step)
 
+    def chain(self, layers: int) -> list[nn.Module]:
+        """Make the layers of a deep network: the one that a network begins with, and those that follow it.
+
+        Args:
+            layers: how many.
+
+        Returns:
+            The layers, the first from three colours. After a skeleton's first layer stands its second; after a `layer`
+            stands `between`, if it has the same scales. Otherwise `layer` is repeated, and reads three mixtures of the
+            channels before it: of the maximum over scales, or of the lengths of vectors, if it does not hand on maps.
+
+        Raises:
+            UsageError: the method has no layer, or the layer refuses every step.
+        """
+        first = self.first_layer(COLOURS, CHANNELS)
+        return [first, *(self._following(first) for _ in range(layers - 1))]
+
+    def _following(self, first: nn.Module) -> nn.Module:
+        own = next((self.networks[name] for name in NETWORKS if name in self.networks), None)
+        if isinstance(own, Skeleton):
+            return own.next_layer(CHANNELS, "paper")
+        if self.between is not None and scales_of(between := self.between()) == scales_of(first):
+            return between
+        return nn.Sequential(_Mixtures(first), self.first_layer(COLOURS, CHANNELS))
+
     def widths(self, network: str, recipe: Recipe = "paper") -> tuple[int, ...]:
         """Tell the channels of a network's stages or groups.
 
@@ -287,6 +316,24 @@ class Method:
         """
         with torch.device("meta") if isinstance(self.networks.get(network), Skeleton) else nullcontext():
             return parameter_count(self.build(network, recipe, **options))
+
+
+class _Mixtures(nn.Module):
+    """Three mixtures of the channels that a layer hands on, its scales or the directions of its vectors left out."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        with torch.no_grad():
+            channels = layer(torch.zeros(1, COLOURS, TRIED_SIDE, TRIED_SIDE)).shape[1]
+        self.vectors = vector_angles(layer) is not None
+        self.mixing = nn.Conv2d(channels, COLOURS, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps, fields or vectors to a map of three channels."""
+        if x.dim() == 5:
+            x = x.norm(dim=2) if self.vectors else x.amax(dim=2)
+        mixed: Tensor = self.mixing(x)
+        return mixed
 
 
 def projected(at_step: AtStep) -> AtStep:

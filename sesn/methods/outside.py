@@ -15,14 +15,12 @@ from torch import Tensor, nn
 
 from sesn._source import digest, named, worded
 from sesn.errors import Inadmissible, UsageError
-from sesn.methods.method import CHANNELS, COLOURS, OWN_STEPS, Method
+from sesn.methods.method import CHANNELS, COLOURS, OWN_STEPS, TRIED_SIDE, Method
 from sesn.networks import NETWORKS
 
 #: Installed packages register methods under this group of entry points.
 GROUP = "sesn.methods"
 EXAMPLE = "mine.py:MINE, where MINE is a sesn.Method"
-#: Side of the images that a layer is tried on.
-TRIED_SIDE = 48
 
 
 def from_file(text: str) -> tuple[str, Method]:

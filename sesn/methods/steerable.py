@@ -152,9 +152,9 @@ def at_step(step: float) -> nn.Module:
     return ScaleLift(COLOURS, CHANNELS, _basis_b(step, 2), bias=False)
 
 
-def between() -> nn.Module:
+def between(extent: int = EXTENT) -> nn.Module:
     """The MNIST-scale basis, from field to field."""
-    return ScaleConv(CHANNELS, CHANNELS, _basis_b(HIDDEN_STEP, HIDDEN_SCALES), interscale=EXTENT)
+    return ScaleConv(CHANNELS, CHANNELS, _basis_b(HIDDEN_STEP, HIDDEN_SCALES), interscale=extent)
 
 
 def _design_at_step(design: Design) -> AtStep:

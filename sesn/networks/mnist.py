@@ -79,6 +79,10 @@ class MNISTSkeleton(Skeleton):
         """All that stands before the first nonlinearity, at 28."""
         return self.parts(Regime(recipe=recipe)).layer(0, in_channels, out_channels)
 
+    def next_layer(self, channels: int, recipe: Recipe) -> nn.Module:
+        """That of the second stage, at 28."""
+        return self.parts(Regime(recipe=recipe)).layer(1, channels, channels)
+
     def widths(self, recipe: Recipe) -> Three:
         """The channels of the stages."""
         return self.parts(Regime(recipe=recipe)).channels

@@ -22,6 +22,10 @@ class Skeleton(ABC):
         """All that stands before the first norm and nonlinearity."""
 
     @abstractmethod
+    def next_layer(self, channels: int, recipe: Recipe) -> nn.Module:
+        """A layer from what the first hands on to the same."""
+
+    @abstractmethod
     def widths(self, recipe: Recipe) -> tuple[int, int, int]:
         """The channels of its three stages or groups, before widening."""
 

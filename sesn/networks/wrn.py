@@ -98,6 +98,10 @@ class WRNSkeleton(Skeleton):
         """All that stands before the first norm."""
         return self.parts(recipe).stem(in_channels, out_channels)
 
+    def next_layer(self, channels: int, recipe: Recipe) -> nn.Module:
+        """The first convolution of the second block."""
+        return self.parts(recipe).conv(BlockPlace(0, 1), channels, channels, 1)
+
     def widths(self, recipe: Recipe) -> tuple[int, int, int]:
         """The channels of the groups before widening."""
         return self.parts(recipe).base

@@ -25,11 +25,10 @@ from torch import Tensor, nn
 from sesn import Meter, ScaleProjection
 from sesn._checks import positive, require
 from sesn.errors import UsageError
-from sesn.meter.checks import check_eval, check_images
 from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.extent import seen_by, spoiled_by
-from sesn.meter.reading import SPATIAL, Kind
+from sesn.meter.reading import SPATIAL, Kind, check_eval, check_images
 from sesn.meter.resample import Resampler, resampler_ends
 from sesn.tools.surgery import (
     aware,

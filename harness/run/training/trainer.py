@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.labelled import LabelledImages
+from harness.data.tensors import Unusable
 from harness.experiment import Progress
-from harness.run.training.checkpoints import Checkpoint, Snapshot, Unusable
+from harness.run.training.checkpoints import Checkpoint, Snapshot
 from harness.run.training.job import Batch, Job
 from harness.run.training.numerics import Numerics, generator, seed_of
 from harness.run.training.team import Team

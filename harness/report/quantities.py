@@ -1,0 +1,233 @@
+"""The quantities that claims of the paper bound: what the paper printed, and what the frame of an artefact shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from harness.report import delta
+from harness.report.configurations import rounds_to_print
+from harness.report.findings import WORDS, listed
+from harness.report.select import where
+from harness.report.summaries import LEAST_RUNS, Sample, agreement
+from harness.report.tables import rounded_count
+from sesn.methods import METHODS, REFERENCE, methods_on
+
+Claim = Mapping[str, Any]
+Numbers = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """A quantity under one configuration, with its interval, and the numbers that its words need."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    numbers: Mapping[str, Any]
+    configuration: str = ""
+    #: whether all was measured that must be for a claim to be confirmed
+    complete: bool = True
+
+
+class Quantity(NamedTuple):
+    """The numbers of the paper for its words, from published rows; and the cases that a frame shows."""
+
+    published: Callable[[Claim, Any], Numbers]
+    cases: Callable[[Claim, Any], Sequence[Case]]
+
+
+# --- Delta
+
+
+def _of_windows(claim: Claim, points: Any, read: Callable[[Any], Case | None]) -> list[Case]:
+    """A case for each kind of windows and nonlinearity: the claim's own, then the same nonlinearity, then the rest."""
+    own = claim["window"], claim["nonlinearity"]
+    curves = where(points, experiment=claim["experiment"]).sort_values("x")
+    parts = curves.groupby(["window", "nonlinearity"], sort=False)
+    found = {key: case for key, part in parts if (case := read(part))}
+    order = sorted(found, key=lambda key: (key != own, key[1] != own[1], key))
+    names = {key: f"{delta.WINDOWS.get(key[0], key[0])}, {delta.NAMES.get(key[1], key[1])}" for key in found}
+    return [found[key]._replace(configuration=names[key]) for key in order]
+
+
+def _curve(points: Any, place: int) -> Any:
+    """One of the series of the panel that the points are of; the paper's own is the first."""
+    panel = next(panel for panel in delta.PANELS if panel.experiment == points["experiment"].iloc[0])
+    return where(points, series=list(panel.styles)[place]).dropna(subset=["median"])
+
+
+def _after_layers(claim: Claim, points: Any) -> list[Case]:
+    def read(part: Any) -> Case | None:
+        for deep in where(_curve(part, 0), x=claim["depth"]).to_dict("records"):
+            return Case(deep["median"], deep["low"], deep["high"], int(deep["draws"]), {})
+        return None
+
+    return _of_windows(claim, points, read)
+
+
+def _rise(claim: Claim, points: Any) -> list[Case]:
+    def read(part: Any) -> Case | None:
+        curve = _curve(part, 0)
+        beyond = curve["x"] > 1.01 * claim["downscale"]
+        return _times_as_large(curve[beyond], curve[~beyond])
+
+    return _of_windows(claim, points, read)
+
+
+def _truncation(claim: Claim, points: Any) -> list[Case]:
+    return _of_windows(claim, points, lambda part: _times_as_large(_curve(part, 0), _curve(part, -1)))
+
+
+def _times_as_large(first: Any, second: Any) -> Case | None:
+    """The ratio of the last medians of two curves, at least and at most."""
+    if not len(first) or not len(second):
+        return None
+    top, bottom = (curve.iloc[-1].to_dict() for curve in (first, second))
+    value, low, high = (top[a] / bottom[b] for a, b in (("median", "median"), ("low", "high"), ("high", "low")))
+    return Case(value, low, high, int(min(top["draws"], bottom["draws"])), {"top": top, "bottom": bottom})
+
+
+# --- marks and counts
+
+
+def _marks(claim: Claim, frame: Any) -> list[Case]:
+    question = claim["column"]
+    marked = frame[frame[f"{question}_agree"].isin(["yes", "no"])].to_dict("records")
+    words = WORDS["claims"]["mark-differs"]
+    others = [
+        words.format(label=line["label"], paper=line[f"{question}_paper"], here=line[f"{question}_measured"])
+        for line in marked
+        if line[f"{question}_agree"] == "no"
+    ]
+    return _agreeing(others, len(marked))
+
+
+def _counts(_claim: Claim, frame: Any) -> list[Case]:
+    """The parameters of the networks after the paper, and of the released ones."""
+    known = [line for line in frame.to_dict("records") if math.isfinite(line["paper"])]
+    cases = []
+    for column, configuration in WORDS["claims"]["recipes"].items():
+        counted = [line for line in known if line[column] > 0]
+        others = [
+            WORDS["claims"]["count-differs"].format(
+                here=int(line[column]), printed=rounded_count(line["paper"]), **line
+            )
+            for line in counted
+            if not rounds_to_print(line[column], line["paper"])
+        ]
+        cases += [case._replace(configuration=configuration) for case in _agreeing(others, len(counted))]
+    return cases
+
+
+def _agreeing(others: list[str], count: int) -> list[Case]:
+    """The part that agrees; it is counted, so that one count is enough."""
+    if not count:
+        return []
+    good = count - len(others)
+    numbers = {"good": good, "count": count, "others": listed(others) if others else ""}
+    return [Case(*(good / count,) * 3, max(count, LEAST_RUNS), numbers)]
+
+
+# --- test errors
+
+
+def _here(frame: Any, claim: Claim, keys: Sequence[str], column: str = "here") -> list[Numbers]:
+    """The lines of some methods in the claim's setting that have a number, the lowest first."""
+    setting = {name: claim[name] for name in ("resolution", "augmented") if name in frame}
+    part = where(frame, **setting)
+    lines = part[part["method"].isin(list(keys)) & part[column].notna()].sort_values([column, "method"])
+    return [{**line, "label": METHODS[line["method"]].label} for line in lines.to_dict("records")]
+
+
+def _sides(claim: Claim) -> tuple[list[str], list[str]]:
+    """The methods that a claim is about, and those that it compares them with."""
+    others = [row.key for row in methods_on("mnist") if not (row.ours or row.digest or "mnist/error" in row.absences)]
+    return claim["of"].split(), claim["than"].split() or others
+
+
+def _lead(claim: Claim, frame: Any) -> list[Case]:
+    """By how much the best is better than the best of the others."""
+    own, others = (_here(frame, claim, keys) for keys in _sides(claim))
+    if not own or not others:
+        return []
+    best, rival = own[0], others[0]
+    found = agreement(*(Sample(line["here"], line["deviation"], int(line["n"])) for line in (best, rival)))
+    numbers = {"best": best, "rival": rival, "compared": len(others), "count": len(_sides(claim)[1])}
+    ends = found.difference, found.difference - found.half_width, found.difference + found.half_width
+    complete = numbers["compared"] == numbers["count"]
+    return [Case(*ends, int(min(best["n"], rival["n"])), numbers, complete=complete)]
+
+
+def _printed_lead(claim: Claim, paper: Any) -> Numbers:
+    own, others = (_here(where(paper, metric="test_error"), claim, keys, "value") for keys in _sides(claim))
+    return {"best": own[0], "rival": others[0]}
+
+
+def _offset(claim: Claim, frame: Any) -> list[Case]:
+    """How far an error lies from the published one, in half widths of their combined interval."""
+    for line in _here(frame, claim, _sides(claim)[0]):
+        off = abs(line["here"] - line["paper"]) / line["half_width"] if line["half_width"] else math.nan
+        return [Case(off, off, off, int(line["n"]), line)]
+    return []
+
+
+def _printed_error(claim: Claim, paper: Any) -> Numbers:
+    return {"line": _here(where(paper, metric="test_error"), claim, _sides(claim)[0], "value")[0]}
+
+
+# --- times
+
+
+def _rescaling() -> list[str]:
+    return [row.key for row in methods_on("mnist") if row.resamples and not row.digest]
+
+
+def _speed_up(claim: Claim, frame: Any) -> list[Case]:
+    """How many times as long the fastest method that rescales takes as the slowest of the claim's."""
+    own, others = (_here(frame, claim, keys, "ratio") for keys in (_sides(claim)[0], _rescaling()))
+    if not own or not others:
+        return []
+    slow, fast = own[-1], others[0]
+    pairs = (("ratio", "ratio"), ("ratio_low", "ratio_high"), ("ratio_high", "ratio_low"))
+    value, low, high = (fast[a] / slow[b] for a, b in pairs)
+    return [Case(value, low, high, int(min(slow["steps"], fast["steps"])), {"own": slow, "other": fast})]
+
+
+def _time(claim: Claim, frame: Any) -> list[Case]:
+    lines = _here(frame, claim, _sides(claim)[0], "ratio")
+    return [Case(line["ratio"], line["ratio_low"], line["ratio_high"], int(line["steps"]), line) for line in lines]
+
+
+def _printed_times(claim: Claim, paper: Any) -> Numbers:
+    times = where(paper, metric="epoch_time")
+    own, others, reference = (
+        _here(times, claim, keys, "value") for keys in (_sides(claim)[0], _rescaling(), [REFERENCE])
+    )
+    return {"speed_up": others[0]["value"] / own[-1]["value"], "time": own[-1]["value"] / reference[0]["value"]}
+
+
+def _stated(claim: Claim, _paper: Any) -> Numbers:
+    return dict(claim)
+
+
+def _printed_rows(claim: Claim, paper: Any) -> Numbers:
+    rows = paper[paper["method"].notna()]
+    if isinstance(claim["network"], str) and claim["network"]:
+        rows = where(rows, network=claim["network"]).dropna(subset=["value"])
+    return {"count": len(rows)}
+
+
+#: By the name that claims.csv gives them.
+QUANTITIES: dict[str, Quantity] = {
+    "delta-after-layers": Quantity(_stated, _after_layers),
+    "delta-rise": Quantity(_stated, _rise),
+    "delta-of-truncation": Quantity(_stated, _truncation),
+    "marks": Quantity(_printed_rows, _marks),
+    "counts": Quantity(_printed_rows, _counts),
+    "lead": Quantity(_printed_lead, _lead),
+    "offset": Quantity(_printed_error, _offset),
+    "speed-up": Quantity(_printed_times, _speed_up),
+    "time": Quantity(_printed_times, _time),
+}
