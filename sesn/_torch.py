@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
@@ -72,6 +72,18 @@ def metadata(state: Any) -> dict[str, dict[str, Any]] | None:
 def needs_replay(grad: Tensor) -> bool:
     """Whether gradients have to be differentiable (create_graph=True), or are many at once (is_grads_batched=True)."""
     return torch.is_grad_enabled() or bool(_batched(grad))
+
+
+def replayed_gradients(
+    plain: Callable[..., Tensor], inputs: Sequence[Tensor], wanted: Sequence[bool], grad: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Run `plain` on the inputs with a graph and differentiate that; None for the inputs that are not wanted."""
+    again = torch.is_grad_enabled()
+    chosen = [tensor for tensor, want in zip(inputs, wanted, strict=True) if want]
+    with torch.enable_grad():
+        out = plain(*inputs)
+        found = iter(torch.autograd.grad(out, chosen, grad, create_graph=again) if chosen else ())
+    return tuple(next(found) if want else None for want in wanted)
 
 
 def casting(tensor: Tensor) -> bool:

@@ -16,7 +16,7 @@ from sesn.methods.sevf import SEVFConv, SEVFLift
 from sesn.methods.sicnn import SiCNNConv, SiCNNLift
 from sesn.methods.ss_cnn import SSConv
 from sesn.networks import MNISTScaleNet, Regime, WideResNet, mnist, wrn
-from sesn.networks.carriers import ColumnBatchNorm
+from sesn.networks.skeleton import ColumnBatchNorm
 
 
 def small(parts: mnist.PartsOf, **regime: Any) -> MNISTScaleNet:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sesn.methods._maximum import largest
+from sesn.methods._layer import largest
 from sesn.methods.ss_cnn import SSConv, harmonics, radial_frequency
 
 ORDERS = (0.5, 1, 2)

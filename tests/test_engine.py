@@ -20,10 +20,9 @@ import torch
 
 from harness.experiment import Context
 from harness.records import Cell, Measurement, Planned, Result
-from harness.run.engines import devices as devices_module
-from harness.run.engines.devices import cores, devices, for_workers
+from harness.run.engines import work as work_module
 from harness.run.engines.local import FALSE_STARTS, Local
-from harness.run.engines.work import LONGEST_REASON, Throttled, carry_out
+from harness.run.engines.work import LONGEST_REASON, carry_out, cores, devices, for_workers, throttled
 
 
 def task(seed: int, *, alone: bool = False, **settings: str | float) -> Planned:
@@ -173,7 +172,7 @@ def test_a_worker_that_died_before_it_was_spoken_to_is_the_same_error(
 KILLED_AT_THE_START = """
 import os, pathlib, sys
 left = pathlib.Path({left!r})
-if "harness.run.engines.worker" in sys.orig_argv and left.stat().st_size:
+if "harness.run.engines.local" in sys.orig_argv and left.stat().st_size:
     os.truncate(left, left.stat().st_size - 1)
     os.kill(os.getpid(), 9)
 """
@@ -258,9 +257,9 @@ CELL = Cell("x", 1, "smoke", "")
 
 def test_progress_is_not_told_too_often() -> None:
     told: list[float] = []
-    throttled = Throttled(lambda fraction, _: told.append(fraction))
+    telling = throttled(lambda fraction, _: told.append(fraction))
     for step in range(1000):
-        throttled(step / 1000, "counting")
+        telling(step / 1000, "counting")
     assert 1 <= len(told) < 100
 
 
@@ -269,7 +268,7 @@ def test_progress_is_not_told_too_often() -> None:
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices_module.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(work_module.torch.cuda, "device_count", lambda: 2)
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -284,7 +283,7 @@ def test_every_gpu_gets_a_worker() -> None:
 
 
 def test_without_a_gpu_there_is_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices_module.torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(work_module.torch.cuda, "device_count", lambda: 0)
     assert devices("auto") == ["cpu"]
     assert for_workers(["cpu"], None) == ["cpu"]
     assert for_workers(["cpu"], 3) == ["cpu"] * 3

@@ -53,7 +53,7 @@ def test_ranks_do_not_import_from_the_current_directory(traps: Path) -> None:
     # Python itself would put the current directory first for `-c`.
     code = f"import sys; sys.path.append({str(TESTS)!r}); import tiny_training as t; "
     code += "from harness.run.training.cells import train; from harness.experiment import Context; "
-    code += "from harness.run.training.numerics import Numerics; "
+    code += "from harness.run.training.job import Numerics; "
     code += "print(len(train(t.job, t.cell('plain'), Context(), Numerics(ranks=2))))"
     ended = carried_out([sys.executable, "-P", "-c", code], traps)
     assert ended.returncode == 0, ended.stderr

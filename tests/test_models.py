@@ -13,7 +13,7 @@ from sesn import ScaleConv, ScaleConv1x1, ScaleLift, ScaleProjection
 from sesn.methods import cnn, steerable
 from sesn.methods.steerable import Features
 from sesn.networks import MNISTScaleNet, Regime, WideResNet, wrn
-from sesn.networks.carriers import ColumnBatchNorm
+from sesn.networks.skeleton import ColumnBatchNorm
 from sesn.networks.wrn import BlockPlace
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from harness.commands.asked import Asked
+from harness.commands.options import Choice
 from harness.experiment import CellSettings, Context, Experiment, Request
 from harness.experiments import EXPERIMENTS, experiment, plan
 from harness.experiments.delta import images_of
@@ -331,7 +332,7 @@ def test_the_images_may_be_a_folder_of_pictures(name: str, tmp_path: Path) -> No
     assert "holds no pictures" in " ".join(refused.output.split())
     for index in range(4):
         Image.linear_gradient("L").convert("RGB").rotate(90 * index).save(folder / f"{index}.png")
-    planned = Asked([name], "smoke", None, "paper", None, str(folder), rows, {}).planned("smoke")
+    planned = Asked(Choice(experiments=[name], images=str(folder), rows=rows)).planned("smoke")
     assert {one.cell.settings["images"] for one in planned} == {str(folder)}
     if name == "delta-downscale":
         images, label = images_of(EXPERIMENTS[name].settings.of(planned[0].cell), Context())  # type: ignore[arg-type]

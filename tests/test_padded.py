@@ -18,7 +18,7 @@ from hypothesis import given
 from sesn.algorithms import padded_convolution
 
 ROOT = Path(__file__).resolve().parents[1]
-HOME = Path("sesn/algorithms/padded.py")
+HOME = Path("sesn/algorithms/dense.py")
 #: nn.Conv2d pads by itself; kernels up to this side outgrow only maps so small that nothing was seen to happen.
 SMALL = 9
 

@@ -16,8 +16,7 @@ from harness.experiments.training import mnist_schedule, sgd, stl10_schedule
 from harness.records import Cell, Measurement
 from harness.run.training import trainer
 from harness.run.training.cells import train
-from harness.run.training.job import Datasets, Job
-from harness.run.training.numerics import generator
+from harness.run.training.job import Datasets, Job, generator
 from harness.stopwatch import adam
 
 SIDE, CLASSES = 6, 3

@@ -27,7 +27,7 @@ def layers(
 ) -> None:
     """Compare the layers with the textbook form, an ordinary filter bank and direct wide convolution."""
     from harness.bench.layers import run_tables
-    from harness.run.engines.devices import devices
+    from harness.run.engines.work import devices
 
     with consoles(quiet=False):
         run_tables(rounds=rounds, threads=threads, device=devices(device)[0], only=only)
@@ -46,7 +46,7 @@ def methods(
 ) -> None:
     """Compare the training steps of all methods on MNIST-scale with their nominal work and the paper's times."""
     from harness.bench.methods import run_methods
-    from harness.run.engines.devices import devices
+    from harness.run.engines.work import devices
 
     with consoles(quiet=False):
         run_methods(rounds, threads, devices(device)[0], only, batch, tuple(filter(None, methods.split(","))))

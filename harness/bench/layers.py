@@ -13,10 +13,9 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor, nn
 
-from harness.bench.contestants import FilterBank, Textbook
 from harness.stopwatch import Step, interleave, peak_bytes
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
-from sesn.algorithms import ALGORITHMS
+from sesn.algorithms import ALGORITHMS, padded_convolution
 from sesn.tools.machine import machine_line
 
 MNIST = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), 15, 7, mult=1.5)
@@ -98,6 +97,52 @@ def run_tables(rounds: int, threads: int, device: str, only: str) -> None:
     if wide:
         console.print(_table(wide, results, ("separable", "direct")))
     console.print(_target_table(results))
+
+
+# --- what the layers are compared with, written as plainly as possible
+
+
+class Textbook(nn.Module):
+    """The obvious form: every scale's kernel padded to V x V, one convolution, grouped by scale for H -> H."""
+
+    functions: Tensor
+
+    def __init__(self, layer: ScaleLift | ScaleConv) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(layer.weight.detach().clone().flatten(1, -2))
+        self.lift = isinstance(layer, ScaleLift)
+        self.stride = layer.stride
+        self.register_buffer("functions", layer.basis.functions.to(layer.weight), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, c(, s), h, w] -> [b, c', s, h', w']."""
+        kernel = torch.einsum("oin,nsyx->osiyx", self.weight, self.functions)
+        o, s, i, v, _ = kernel.shape
+        if self.lift:
+            y = padded_convolution(x, kernel.reshape(o * s, i, v, v), stride=self.stride, padding=(v // 2, v // 2))
+            return y.reshape(y.shape[0], o, s, *y.shape[2:])
+        grouped = x.transpose(1, 2).flatten(1, 2)
+        kernel = kernel.transpose(0, 1).reshape(s * o, i, v, v)
+        y = padded_convolution(grouped, kernel, stride=self.stride, padding=(v // 2, v // 2), groups=s)
+        return y.reshape(y.shape[0], s, o, *y.shape[2:]).transpose(1, 2)
+
+
+class FilterBank(nn.Module):
+    """An ordinary CNN layer with as many filters, C_out per scale with its taps: equal nominal multiply-adds."""
+
+    def __init__(self, layer: ScaleLift | ScaleConv) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(layer.in_channels, layer.out_channels, box, layer.stride, box // 2, bias=False)
+            for box in layer.basis.boxes
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, c, h, w] -> [b, c' s, h', w']."""
+        return torch.cat([convolution(x) for convolution in self.convolutions], dim=1)
+
+
+# --- the measurement
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,41 +26,26 @@ HEADINGS = ("method", "step ms", "x CNN", "work M", "x CNN", "time/work", "peak 
 #: Columns of a printed table where there is no terminal to fit.
 WIDTH = 120
 
-Key = tuple[str, int]
-
 
 @dataclass(frozen=True)
 class MethodTimes:
-    """What was measured of one network, and what the paper prints.
-
-    Attributes:
-        method: whose network it is.
-        resolution: 28 or 56.
-        milliseconds: of a step, round by round; `reference` those of the CNN in the same rounds.
-        work, reference_work: nominal multiply-adds per image.
-        memory: peak bytes of a step.
-        seconds, reference_seconds: the paper's epoch.
-    """
+    """What was measured of a method's network at 28 or 56 pixels, and of the CNN in the same rounds."""
 
     method: Method
     resolution: int
-    milliseconds: Sequence[float]
-    reference: Sequence[float]
-    work: int
-    reference_work: int
-    memory: int
-    seconds: float
-    reference_seconds: float
+    own: StepTimes
+    reference: StepTimes
 
     @property
     def time_ratio(self) -> float:
         """The median of the ratios within rounds: what slows a whole round down cancels."""
-        return statistics.median(a / b for a, b in zip(self.milliseconds, self.reference, strict=True))
+        rounds = zip(self.own.milliseconds, self.reference.milliseconds, strict=True)
+        return statistics.median(own / reference for own, reference in rounds)
 
     @property
     def work_ratio(self) -> float:
         """Nominal multiply-adds over the CNN's."""
-        return self.work / self.reference_work
+        return self.own.work / self.reference.work
 
     @property
     def slowness(self) -> float:
@@ -92,7 +77,13 @@ def run_methods(
         f"{machine_line(where)}"
     )
     for resolution in RESOLUTIONS:
-        console.print(_table(resolution, [one for one in results if one.resolution == resolution]))
+        table = Table(title=f"{resolution} x {resolution}", box=None)
+        for heading in HEADINGS:
+            table.add_column(heading, justify="left" if heading in ("method", "goals") else "right", no_wrap=True)
+        for one in results:
+            if one.resolution == resolution:
+                table.add_row(*_cells(one))
+        console.print(table)
     return results
 
 
@@ -110,13 +101,17 @@ def measure_methods(
     """
     networks = _networks(only, device, [method(name).key for name in methods])
     keep_freed_memory()
-    named = {f"{key}/{size}": network for (key, size), network in networks.items()}
+    # Noise will do: the time of a step does not depend on the images.
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(batch, 1, 28, 28, generator=generator).to(device)
+    labels = torch.randint(0, 10, (batch,), generator=generator).to(device)
+    named = {f"{row.key}/{size}": network for (row, size), network in networks.items()}
     with progress_bar(progress, rounds + 1 + len(named), "timing steps") as advance:
-        times = time_training(named, [_digits(batch, device)], device, rounds, on_part=lambda _done: advance(1))
-    return [_times(key, size, times) for key, size in networks]
+        times = time_training(named, [(images, labels)], device, rounds, on_part=lambda _done: advance(1))
+    return [MethodTimes(row, size, times[f"{row.key}/{size}"], times[f"{REFERENCE}/{size}"]) for row, size in networks]
 
 
-def _networks(only: str, device: torch.device, keys: Sequence[str]) -> dict[Key, nn.Module]:
+def _networks(only: str, device: torch.device, keys: Sequence[str]) -> dict[tuple[Method, int], nn.Module]:
     wanted = [row for row in methods_on("mnist") if only in row.key and (not keys or row.key in keys)]
     chosen = dict.fromkeys([method(REFERENCE), *wanted])
     for row in chosen:
@@ -125,50 +120,30 @@ def _networks(only: str, device: torch.device, keys: Sequence[str]) -> dict[Key,
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return {
-            (row.key, size): row.build("mnist", "paper", resolution=size).to(device)
+            (row, size): row.build("mnist", "paper", resolution=size).to(device)
             for size in RESOLUTIONS
             for row in chosen
         }
 
 
-def _digits(batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Noise will do: the time of a step does not depend on the images."""
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(batch, 1, 28, 28, generator=generator)
-    return images.to(device), torch.randint(0, 10, (batch,), generator=generator).to(device)
-
-
-def _times(key: str, size: int, times: Mapping[str, StepTimes]) -> MethodTimes:
-    own, reference, seconds = times[f"{key}/{size}"], times[f"{REFERENCE}/{size}"], paper_seconds()
-    measured = own.milliseconds, reference.milliseconds, own.work, reference.work, own.memory
-    return MethodTimes(method(key), size, *measured, seconds.get((key, size), math.nan), seconds[REFERENCE, size])
-
-
-def paper_seconds() -> dict[Key, float]:
+def paper_seconds() -> dict[tuple[str, int], float]:
     """The published seconds of an epoch, by method and resolution."""
     with PAPER.open(encoding="utf-8", newline="") as lines:
         return {(row["method"], int(row["resolution"])): float(row["value"]) for row in csv.DictReader(lines)}
 
 
-def _table(resolution: int, results: Sequence[MethodTimes]) -> Table:
-    table = Table(title=f"{resolution} x {resolution}", box=None)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in ("method", "goals") else "right", no_wrap=True)
-    for one in results:
-        table.add_row(*_cells(one))
-    return table
-
-
 def _cells(one: MethodTimes) -> list[str]:
+    published = paper_seconds()
+    seconds, reference = (published.get((key, one.resolution), math.nan) for key in (one.method.key, REFERENCE))
     return [
         one.method.label_on("mnist"),
-        f"{statistics.median(one.milliseconds):.0f}",
+        f"{statistics.median(one.own.milliseconds):.0f}",
         f"{one.time_ratio:.2f}",
-        f"{one.work / 1e6:.1f}",
+        f"{one.own.work / 1e6:.1f}",
         f"{one.work_ratio:.2f}",
         f"{one.slowness:.2f}",
-        f"{one.memory / 2**20:.0f}",
-        "" if math.isnan(one.seconds) else f"{one.seconds:.1f}",
-        "" if math.isnan(one.seconds) else f"{one.seconds / one.reference_seconds:.2f}",
+        f"{one.own.memory / 2**20:.0f}",
+        "" if math.isnan(seconds) else f"{seconds:.1f}",
+        "" if math.isnan(seconds) else f"{seconds / reference:.2f}",
         ", ".join(f"{words} {'met' if met else 'MISSED'}" for words, met in one.goals()),
     ]

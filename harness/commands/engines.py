@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from harness.data import named_root
 from harness.experiment import Context
-from harness.records import Planned, Scalar
+from harness.records import Scalar
 from harness.run.engines.cluster import Cluster
-from harness.run.engines.devices import cores, devices, for_workers, threads_of_each
 from harness.run.engines.local import Local
-from harness.run.engines.work import Listener
-from harness.run.training.numerics import Numerics
+from harness.run.engines.work import cores, devices, for_workers, threads_of_each
+from harness.run.training.job import Numerics
 from sesn._checks import one_of, require, whole
 from sesn.tools.files import check_writable
 
@@ -21,13 +19,6 @@ ENGINES = ("local", "ray")
 #: Cells that wait for their data may outnumber the cores, but not by much.
 JOBS_PER_CORE = 8
 MOST_ELSEWHERE = 1024
-
-
-class Engine(Protocol):
-    """What carries out cells."""
-
-    def run(self, cells: list[Planned], listener: Listener) -> None:
-        """Carry them all out, telling the listener."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ class Where:
         """Where tracebacks go."""
         return "Ray's logs of its workers" if self.engine == "ray" else f"{self.scratch}/worker-*.log"
 
-    def build(self) -> Engine:
+    def build(self) -> Cluster | Local:
         """The engine."""
         # Absolute: workers, and other machines, may stand elsewhere.
         root = named_root(self.data)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ from harness.experiments.sweep_methods import (
 )
 from harness.experiments.sweep_networks import (
     COLOURS,
+    Amount,
     DepthSettings,
     DownscaleSettings,
     SweepSettings,
@@ -73,17 +74,6 @@ INTERSCALE = (*CROPPED, "delta_all")
 
 
 # --- the cells
-
-
-class Amount(NamedTuple):
-    """How much is measured: images (of 96 pixels, of 384 pixels), weight draws, layers, factors."""
-
-    images: int
-    large_images: int
-    draws: int
-    layers: int
-    downscale_96: float
-    downscale_384: float
 
 
 AMOUNTS: dict[Budget, Amount] = {
@@ -157,18 +147,6 @@ def _extents(_amount: Amount) -> Iterator[dict[str, Any]]:
             yield {"extent": extent, "scales": scales, "crop": "auto"}
 
 
-def _own_depths(row: Method, base: dict[str, Any], amount: Amount) -> OwnCells:
-    return own_depths(row, base, amount.layers)
-
-
-def _own_downscales(row: Method, base: dict[str, Any], amount: Amount) -> OwnCells:
-    return own_downscales(row, base, amount.downscale_96)
-
-
-def _own_extents(row: Method, base: dict[str, Any], _amount: Amount) -> OwnCells:
-    return own_extents(row, base)
-
-
 def sweep_work(settings: SweepSettings) -> float:
     """How many numbers its layers make, and what its nonlinearity costs."""
     layers = settings.layers if isinstance(settings, DepthSettings) else 1
@@ -179,11 +157,11 @@ def sweep_work(settings: SweepSettings) -> float:
 # --- the sweep
 
 
-Sweep = Callable[[Tensor], Iterator[EquivarianceError]]
-
-
 def swept(
-    sweep: Sweep, images: Tensor, chunk: int, on_point: Callable[[float], None] = lambda _done: None
+    sweep: Callable[[Tensor], Iterator[EquivarianceError]],
+    images: Tensor,
+    chunk: int,
+    on_point: Callable[[float], None] = lambda _done: None,
 ) -> list[list[EquivarianceError]]:
     """A sweep's points, each with one error per chunk of images."""
     points: list[list[EquivarianceError]] = []
@@ -230,7 +208,11 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
     )
     # The cell of a method does not say its step.
     place: dict[str, Scalar] = {"data_name": name} | ({"downscale": subject.downscale} if cell.method else {})
-    found = _first_layer_cropped(subject, images, settings, {"depth": 1, **place})
+    # One layer also away from the border, which deeper networks see from everywhere.
+    inside = replace(subject.meter, crop="auto")
+    (errors,) = swept(lambda chunk: inside.along([network[0]], chunk, factor), images, chunk_of(settings))
+    cropped = rounded(torch.cat([error.valid for error in errors]))
+    found = [Measurement("delta_cropped", cropped, {"depth": 1, **place})]
     for depth, errors in enumerate(points, start=1):
         at: dict[str, Scalar] = {"depth": depth, **place}
         if depth in (1, len(points)):
@@ -239,15 +221,6 @@ def delta_depth(cell: Cell, context: Context) -> list[Measurement]:
         else:
             found += measurements(errors, at, ("delta",))
     return found
-
-
-def _first_layer_cropped(
-    subject: Subject, images: Tensor, settings: SweepSettings, at: Mapping[str, Scalar]
-) -> list[Measurement]:
-    """Delta of one layer away from the border, which deeper networks see from everywhere."""
-    inside, first = replace(subject.meter, crop="auto"), subject.network[0]
-    (errors,) = swept(lambda chunk: inside.along([first], chunk, subject.factor), images, chunk_of(settings))
-    return [Measurement("delta_cropped", rounded(torch.cat([error.valid for error in errors])), at)]
 
 
 def delta_downscale(cell: Cell, context: Context) -> list[Measurement]:
@@ -350,7 +323,7 @@ DELTA_DEPTH = Experiment(
     title="Figure 2, left: Delta against the number of layers.",
     version=1,
     settings=DepthSettings,
-    cells=partial(_cells, settings=DepthSettings, sizes=_depths, own=_own_depths, step=WHOLE_STEP),
+    cells=partial(_cells, settings=DepthSettings, sizes=_depths, own=own_depths, step=WHOLE_STEP),
     run=delta_depth,
     work=sweep_work,
     axes=("window", "nonlinearity"),
@@ -363,7 +336,7 @@ DELTA_DOWNSCALE = replace(
     key="delta-downscale",
     title="Figure 2, middle: Delta against the downscale.",
     settings=DownscaleSettings,
-    cells=partial(_cells, settings=DownscaleSettings, sizes=_downscales, own=_own_downscales, step=OCTAVE_HALVED),
+    cells=partial(_cells, settings=DownscaleSettings, sizes=_downscales, own=own_downscales, step=OCTAVE_HALVED),
     run=delta_downscale,
     axes=("window", "nonlinearity", "side", "largest_downscale"),
 )
@@ -372,7 +345,7 @@ DELTA_INTERSCALE = replace(
     key="delta-interscale",
     title="Figure 2, right: Delta against the extent.",
     settings=SweepSettings,
-    cells=partial(_cells, settings=SweepSettings, sizes=_extents, own=_own_extents, step=WHOLE_STEP),
+    cells=partial(_cells, settings=SweepSettings, sizes=_extents, own=own_extents, step=WHOLE_STEP),
     run=delta_interscale,
     axes=("window", "nonlinearity", "extent", "scales"),
 )

@@ -22,7 +22,7 @@ from harness.experiments.training import REDUCED_SCHEDULES, RESOLUTIONS, sgd
 from harness.records import Budget, Cell, Measurement, Scalar
 from harness.stopwatch import Batch, adam, speedups, time_training
 from sesn.methods import PLAIN, method, methods_on
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 
 #: How many different batches the steps take in turn.
 BATCHES = 8

@@ -9,7 +9,7 @@ from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.records import Cell, Measurement
 from sesn.methods import METHODS, method
 from sesn.networks import NETWORKS, RECIPES
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 
 
 @dataclass(frozen=True, kw_only=True)

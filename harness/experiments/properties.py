@@ -28,7 +28,7 @@ from sesn.methods import METHODS, method, scales_of, vector_angles
 from sesn.methods._vectors import nearest_scale
 from sesn.methods.cnn import plain
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 from sesn.tools.images import image_set
 
 #: Pixels along each side of the images.

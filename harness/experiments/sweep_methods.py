@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from harness.experiments.properties import drawn, meter_for, own_factor
 from harness.experiments.sweep_networks import (
     COLOURS,
+    Amount,
     CopiedAlongScale,
     DepthSettings,
     DownscaleSettings,
@@ -153,15 +154,15 @@ OwnCells = Iterator[tuple[SweepSettings, str]]
 NO_LAYER = "the method has no `layer`, so that there is nothing to sweep; give it one"
 
 
-def own_depths(row: Method, base: Mapping[str, Any], layers: int) -> OwnCells:
+def own_depths(row: Method, base: Mapping[str, Any], amount: Amount) -> OwnCells:
     """A chain of so many layers; nothing is cropped, as of the networks of SESN's kernels."""
-    settings = DepthSettings(**base, layers=layers, crop=0)
+    settings = DepthSettings(**base, layers=amount.layers, crop=0)
     yield settings, NO_LAYER if row.layer is None else refused_chain(row, settings, settings.layers, meter_of(settings))
 
 
-def own_downscales(row: Method, base: Mapping[str, Any], largest: float) -> OwnCells:
+def own_downscales(row: Method, base: Mapping[str, Any], amount: Amount) -> OwnCells:
     """Up to the largest downscale that the layer can be measured at."""
-    settings = DownscaleSettings(**base, largest_downscale=largest, enlarging="fourier", crop="auto")
+    settings = DownscaleSettings(**base, largest_downscale=amount.downscale_96, enlarging="fourier", crop="auto")
     if row.layer is None:
         yield settings, NO_LAYER
         return
@@ -178,7 +179,7 @@ def own_downscales(row: Method, base: Mapping[str, Any], largest: float) -> OwnC
     yield settings, reason
 
 
-def own_extents(row: Method, base: Mapping[str, Any]) -> OwnCells:
+def own_extents(row: Method, base: Mapping[str, Any], _amount: Amount) -> OwnCells:
     """Every extent that fits into the scales of the layer from field to field."""
     if reason := no_extent(row):
         yield SweepSettings(**base, extent=1, crop="auto"), reason

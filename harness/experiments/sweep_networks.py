@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,17 @@ class DownscaleSettings(SweepSettings):
 
     largest_downscale: float
     enlarging: str
+
+
+class Amount(NamedTuple):
+    """How much is measured: images (of 96 pixels, of 384 pixels), weight draws, layers, factors."""
+
+    images: int
+    large_images: int
+    draws: int
+    layers: int
+    downscale_96: float
+    downscale_384: float
 
 
 class Layer(nn.Module):

@@ -22,12 +22,11 @@ from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.records import Budget, Cell, Measurement
 from harness.run.training.cells import train
 from harness.run.training.delta import DeltaProbe
-from harness.run.training.job import Datasets, Job, Schedule
-from harness.run.training.numerics import Numerics
+from harness.run.training.job import Datasets, Job, Numerics, Schedule
 from harness.stopwatch import adam
 from sesn.errors import UsageError
 from sesn.methods import Method, method, methods_on
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 
 RESOLUTIONS = (28, 56)
 REALISATIONS = 6

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.report.findings import Statement, claim, listed, sentence, told
+from harness.report.findings import listed, sentence
 from harness.report.panels import label_ends
-from harness.report.select import Selection, first, where
+from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import FULL, HALF, Drawing, Hover, styled
@@ -61,8 +61,6 @@ NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
 #: The window of cells about a method: its own layers. Their curves have the method in place of a nonlinearity.
 OWN, OWN_ROW, OWN_SCALES = "own", "layers of single methods", "all scales of the method"
-#: What the paper calls "not much higher" is at most this many times as high.
-NOT_MUCH_HIGHER = 1.25
 #: Delta is small up to here: a tenth of the output's size. Where it is larger already at moderate factors, the knee is
 #: where it doubles.
 SMALL, MODERATE = 0.01, 4
@@ -261,124 +259,20 @@ def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
 # --- what it says
 
 
-def says(points: Any) -> list[Statement]:
-    """The paper's three statements, each against the points, and which settings bear out all of them."""
-    points = points[points["window"].ne(OWN)]  # the paper states nothing of single methods
-    three = [*_depth(points), *_downscale(points), *_interscale(points)]
-    return [*three, *_knees(points), *_settings(points)]
-
-
-def _of(points: Any, experiment: str, **wanted: Any) -> Any:
-    return where(points, experiment=experiment, **wanted).sort_values("x")
-
-
-def _fact(points: Any, experiment: str) -> tuple[float, float]:
-    facts = _of(points, experiment, series=STATED)
-    return first(facts, "x"), first(facts, "mean")
-
-
-def _not_much_higher(deepest: Any, level: float) -> bool:
-    return first(deepest, "mean") <= NOT_MUCH_HIGHER * level
-
-
-def _around(curve: Any, knee: float) -> tuple[Any, Any]:
-    """The points up to the factor that the paper names, and those beyond it."""
-    return curve[curve["x"] <= 1.01 * knee], curve[curve["x"] > 1.01 * knee]
-
-
-def _rises(start: Any, end: Any) -> bool:
-    """Whether the intervals of two medians do not meet."""
-    return bool(end["low"] > start["high"])
-
-
-def _depth(points: Any) -> Iterator[Statement]:
-    depth, level = _fact(points, "delta-depth")
-    found = _of(points, "delta-depth", series="valid scales", x=depth)
-    deepest = _of(points, "delta-depth", series="valid scales")["x"].max()
-    for (window, nonlinearity), part in found.groupby(["window", "nonlinearity"], sort=False):
-        if nonlinearity != "linear":
-            kind = {"window": WINDOWS.get(window, window), "nonlinearity": NAMES.get(nonlinearity, nonlinearity)}
-            numbers = {"mean": first(part, "mean"), "deviation": first(part, "standard_deviation")}
-            verdict = claim(_not_much_higher(part, level))
-            yield told(verdict, "delta-depth", depth=depth, level=level, **kind, **numbers)
-    if not len(found) and deepest > 0:
-        yield told("missing", "delta-depth-missing", deepest=deepest, depth=depth)
-
-
-def _downscale(points: Any) -> Iterator[Statement]:
-    knee, _ = _fact(points, "delta-downscale")
+def says(points: Any) -> list[str]:
+    """Up to which factor one layer keeps a small Delta, on images of each size."""
+    found = []
     for window, name in WINDOWS.items():
-        found = _of(points, "delta-downscale", window=window, nonlinearity="linear")
-        for series, part in found.groupby("series", sort=False):
-            before, after = _around(part, knee)
-            if len(before) and len(after):
-                ends = {"start": before.iloc[0], "middle": before.iloc[-1], "end": after.iloc[-1]}
-                verdict = claim(_rises(ends["middle"], ends["end"]))
-                yield told(verdict, "delta-downscale", window=name, series=series, knee=knee, **ends)
+        curves = where(points, experiment="delta-downscale", window=window, nonlinearity="linear").sort_values("x")
+        ends = {series: end for series, curve in curves.groupby("series") if (end := _small_up_to(curve))}
+        if ends:
+            words = listed([sentence("delta-small-up-to", factor=end, series=series) for series, end in ends.items()])
+            found.append(sentence("delta-knee", window=name, small=SMALL, moderate=MODERATE, knees=words))
+    return found
 
 
-def _interscale(points: Any) -> Iterator[Statement]:
-    for window, name in WINDOWS.items():
-        found = _of(points, "delta-interscale", window=window, nonlinearity="linear")
-        whole, longer = where(found, series="all of 5 scales"), where(found, series=LONGER)
-        if len(whole) >= 2:
-            start, end = whole.iloc[0], whole.iloc[-1]
-            rest = sentence("delta-truncation", median=longer["median"].iloc[-1]) if len(longer) else ""
-            yield told(claim(_rises(start, end)), "delta-interscale", window=name, start=start, end=end, rest=rest)
-
-
-def _knees(points: Any) -> Iterator[Statement]:
-    """Up to which factor Delta stays small, and how many pixels are left there."""
-    for window, name in WINDOWS.items():
-        knees = {}
-        for series, part in _of(points, "delta-downscale", window=window, nonlinearity="linear").groupby("series"):
-            level = max(SMALL, 2 * float(part[part["x"].le(MODERATE)]["median"].max()))
-            below = part[part["median"].le(level).cummin()]
-            if len(below) and len(below) < len(part):
-                knees[int(series.split()[0])] = float(below["x"].iloc[-1])
-        if knees:
-            words = [f"up to {last:.3g}× on {side} pixels ({round(side / last)} left)" for side, last in knees.items()]
-            values = {"small": SMALL, "moderate": MODERATE, "knees": listed(words), "follows": _what_it_follows(knees)}
-            yield told("measured", "delta-knee", window=name, **values)
-
-
-def _what_it_follows(knees: Mapping[int, float]) -> str:
-    """Whether the factors at the knee, or the pixels that are left there, differ less between sizes of image."""
-    if len(knees) < 2:
-        return ""
-    factors, pixels = list(knees.values()), [side / last for side, last in knees.items()]
-    apart = [max(values) / min(values) for values in (factors, pixels)]
-    follows = "the factor" if apart[0] < apart[1] else "the pixels that are left" if apart[1] < apart[0] else "both"
-    return sentence("delta-knee-follows", factors=apart[0], pixels=apart[1], follows=follows)
-
-
-def _settings(points: Any) -> Iterator[Statement]:
-    """Which windows and nonlinearities bear out all of the paper's statements, and where the others fail."""
-    found = {
-        f"{name}, {kind}": _failing(points, window, nonlinearity)
-        for window, name in WINDOWS.items()
-        for nonlinearity, kind in NAMES.items()
-    }
-    good = "; ".join(setting for setting, failing in found.items() if failing == [])
-    bad = "; ".join(f"{setting} (not {listed(failing)})" for setting, failing in found.items() if failing)
-    if good or bad:
-        rest = f" Otherwise: {bad}." if bad else ""
-        yield told("measured", "delta-settings", good=good or "no setting", rest=rest)
-
-
-def _failing(points: Any, window: str, nonlinearity: str) -> list[str] | None:
-    """The statements that one setting does not bear out; None where a panel is missing."""
-    setting = {"window": window, "nonlinearity": nonlinearity}
-    (depth, level), (knee, _) = _fact(points, "delta-depth"), _fact(points, "delta-downscale")
-    deep = _of(points, "delta-depth", **setting, series="valid scales", x=depth)
-    shrunk = _of(points, "delta-downscale", **setting, series="96 pixels")
-    mixed = _of(points, "delta-interscale", **setting, series="all of 5 scales")
-    before, after = _around(shrunk, knee)
-    if not len(deep) or not len(before) or not len(after) or len(mixed) < 2:
-        return None
-    holds = {
-        f"{depth:g} layers": _not_much_higher(deep, level),
-        f"the rise beyond {knee:g}×": _rises(before.iloc[-1], after.iloc[-1]),
-        "the rise with the extent": _rises(mixed.iloc[0], mixed.iloc[-1]),
-    }
-    return [name for name, good in holds.items() if not good]
+def _small_up_to(curve: Any) -> float:
+    """The last factor before Delta leaves what is small; 0 if it never does, or is so from the start."""
+    level = max(SMALL, 2 * float(curve[curve["x"].le(MODERATE)]["median"].max()))
+    below = curve[curve["median"].le(level).cummin()]
+    return float(below["x"].iloc[-1]) if 0 < len(below) < len(curve) else 0.0

@@ -28,7 +28,7 @@ def errors_frame(selections: Mapping[str, Selection]) -> Any:
     tested = chosen.metric("test_error")
     for line in trained.to_dict("records"):
         place = {name: line[name] for name in ("method", *SETTING)}
-        if chosen.facts.get("budget") == "paper" and where(tested, **{name: line[name] for name in SETTING}).size:
+        if not chosen.unlike and len(where(tested, **{name: line[name] for name in SETTING})):
             lines.append(place | _dot("paper", line["paper"], line["paper_deviation"], line["paper_n"]))
         if line["n"] >= LEAST_RUNS:
             lines.append(place | _dot("here", line["here"], line["deviation"], line["n"]))
@@ -52,7 +52,7 @@ def times_frame(selections: Mapping[str, Selection]) -> Any:
     """One line per dot: the time of an epoch in those of the CNN, with its interval; the paper's has its rounding's."""
     every, lines = times.frame(selections), []
     names = {"here": "ratio", "paper": "paper_ratio"}
-    if selections[times.KEY].facts.get("budget") == "smoke":
+    if selections[times.KEY].unlike:
         del names["paper"]
     for source, name in names.items():
         ends = {"value": every[name], "low": every[f"{name}_low"], "high": every[f"{name}_high"]}

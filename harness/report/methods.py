@@ -9,7 +9,7 @@ from rich.text import Text
 
 from sesn.methods import METHODS, Method, discover
 from sesn.networks import NETWORKS, Recipe
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 
 #: On each network: numbers are not cut off, however narrow the terminal; footnotes may go to the next line.
 WIDEST = ("999,999", "99,999,999")

@@ -76,8 +76,7 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
     out, rows = folders.out, folders.rows
     sections = {one.artefact.id: _section(one, files, folders) for one in every if one.artefact.id != claims.KEY}
     return {
-        **{name: WORDS[name] for name in ("title", "lead", "glossary")},
-        "inconvenient": [],
+        **{name: WORDS[name] for name in ("title", "lead", "outcome", "glossary")},
         **claims.context({one.artefact.id: one.frame for one in every}),
         "sections": sections,
         "parts": _parts({key: one for key, one in sections.items() if not one["empty"]}),

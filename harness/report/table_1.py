@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Statement, claim, listed, sentence, told
+from harness.report.findings import sentence
 from harness.report.select import Selection, first, where
 from harness.report.summaries import summarised
 from harness.report.tables import Table, TableEntry, absent, numeric
@@ -170,23 +170,6 @@ def details_table(frame: Any) -> Table:
 
 def _why_not(line: dict[str, Any]) -> str:
     return "the layer cannot be built for such factors" if line["refused"] else "not measured"
-
-
-def says(frame: Any) -> list[Statement]:
-    """Which marks of the paper the measurement confirms."""
-    found = []
-    for question in QUESTIONS:
-        marked = frame[frame[f"{question}_agree"].isin(["yes", "no"])]
-        if not len(marked):
-            continue
-        others = [
-            f"{line['label']} (paper {line[f'{question}_paper']}, here {line[f'{question}_measured']})"
-            for line in where(marked, **{f"{question}_agree": "no"}).to_dict("records")
-        ]
-        values = {"question": question, "good": len(marked) - len(others), "count": len(marked)}
-        rest = f"; not those of {listed(others)}" if others else ""
-        found.append(told(claim(not others), "marks-confirmed", rest=rest, **values))
-    return found
 
 
 def left_out(frame: Any) -> list[str]:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.errors import setting_name
-from harness.report.findings import Statement, sentence, told
+from harness.report.findings import sentence
 from harness.report.panels import SETTING, look, method_legend, panels
 from harness.report.select import Selection, where
-from harness.report.summaries import LEAST_RUNS, counting_interval, medians, rank_correlation, summarised
+from harness.report.summaries import LEAST_RUNS, counting_interval, medians, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
@@ -169,19 +168,7 @@ def draw_accuracy(points: Any) -> Drawing:
 # --- what they say
 
 
-def says_accuracy(points: Any) -> list[Statement]:
-    """The rank correlation of Delta and error over methods, where there are enough of them."""
-    found = []
-    # A network that diverged has no Delta, and hence no rank.
-    for (part, *setting), group in points.dropna(subset=["delta", "error"]).groupby(["of", *SETTING]):
-        if len(group) >= 4:
-            rank, chance = rank_correlation(group["delta"], group["error"])
-            values = {"count": len(group), "setting": setting_name(*setting), "part": PARTS[part]}
-            found.append(told("measured", "accuracy-rank", downscale=DOWNSCALE, rank=rank, chance=chance, **values))
-    return found
-
-
-def says_delta(points: Any) -> list[Statement]:
+def says_delta(points: Any) -> list[str]:
     """Say by how much training changes Delta."""
     found = []
     for part, name in PARTS.items():
@@ -193,15 +180,5 @@ def says_delta(points: Any) -> list[Statement]:
         if changes:
             ends = [f"{change:.2g} ({label})" for change, label in (min(changes), max(changes))]
             words = " to ".join(ends[: len(changes)])
-            found.append(told("measured", "training-changes", part=name, downscale=DOWNSCALE, changes=words))
+            found.append(sentence("training-changes", part=name, downscale=DOWNSCALE, changes=words))
     return found
-
-
-def says_curves(points: Any) -> list[Statement]:
-    """Say what the lowest validation error is, and when it was reached."""
-    errors = where(points, metric="validation_error")
-    if not len(errors):
-        return []
-    best = errors.loc[errors["mean"].idxmin()]
-    values = {"method": METHODS[best["method"]].label, "last": int(errors["epoch"].max())}
-    return [told("measured", "curves-lowest", error=best["mean"], epoch=best["epoch"], **values)]

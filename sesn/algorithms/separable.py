@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sesn._torch import backward_uncast, casting, needs_replay, recording
+from sesn._torch import backward_uncast, casting, needs_replay, recording, replayed_gradients
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import (
     Block,
@@ -28,7 +28,6 @@ from sesn.algorithms.banded import (
     blocks,
     left,
 )
-from sesn.algorithms.replay import replayed_gradients
 from sesn.basis import ProfilePairs
 
 #: Bytes of response maps held at once: a few times the second-level cache, well inside the third.
@@ -39,45 +38,22 @@ PLANE_PIXELS = 64
 KEEP = 2
 
 
-@dataclass(frozen=True)
-class Run:
-    """Consecutive functions that share a column profile: functions start..stop use these row profiles."""
-
-    column: int
-    rows: tuple[int, ...]
-    start: int
-    stop: int
-
-
-def column_runs(pairs: ProfilePairs) -> tuple[Run, ...]:
-    """Split the list of functions into runs of one column profile each."""
-    runs: list[Run] = []
-    for i, (row, column) in enumerate(zip(pairs.rows, pairs.columns, strict=True)):
-        if runs and runs[-1].column == column:
-            last = runs.pop()
-            runs.append(Run(column, (*last.rows, row), last.start, i + 1))
-        else:
-            runs.append(Run(column, (row,), i, i + 1))
-    return tuple(runs)
-
-
-class Passes(Protocol):
-    """A linear map from a channel's pixels to its N_b response maps, and its adjoint."""
-
-    @property
-    def functions(self) -> int:
-        """N_b."""
-
-    def responses(self, x: Tensor) -> Tensor:
-        """x [b, c, h, w] correlated with every function: [b, c, n, h', w']."""
-
-    def adjoint(self, g: Tensor) -> Tensor:
-        """Gradients of the responses [b, c, n, h', w'] back to [b, c, h, w]."""
+def column_runs(pairs: ProfilePairs) -> list[tuple[int, list[int]]]:
+    """Runs of consecutive functions that share a column profile: that profile, and the functions' row profiles."""
+    runs: list[tuple[int, list[int]]] = []
+    for row, column in zip(pairs.rows, pairs.columns, strict=True):
+        if not runs or runs[-1][0] != column:
+            runs.append((column, []))
+        runs[-1][1].append(row)
+    return runs
 
 
 @dataclass(frozen=True)
 class LinePasses:
-    """Along columns, then along rows: `across` for each run's column profile, `down` for each run's row profiles."""
+    """From a channel's pixels to its N_b response maps: along columns, then along rows.
+
+    `across` is for each run's column profile, `down` for each run's row profiles.
+    """
 
     across: tuple[Block, ...]
     down: tuple[tuple[Block, ...], ...]
@@ -86,7 +62,7 @@ class LinePasses:
     width: int
 
     def responses(self, x: Tensor) -> Tensor:
-        """Two passes; the second multiplies from the left, so that the maps come out whole."""
+        """x [b, c, h, w] to [b, c, n, h', w']; the second pass multiplies from the left: the maps come out whole."""
         b, c, h, w = x.shape
         lines = along_rows(self.across, x.reshape(b * c * h, w))
         lines = lines.reshape(b * c, h, *lines.shape[1:]).permute(2, 0, 1, 3).contiguous()
@@ -95,7 +71,7 @@ class LinePasses:
         return found.reshape(b, c, *found.shape[1:])
 
     def adjoint(self, g: Tensor) -> Tensor:
-        """The two passes backwards."""
+        """Gradients of the responses [b, c, n, h', w'] back to [b, c, h, w]."""
         b, c = g.shape[:2]
         maps = torch.split(g.flatten(0, 1), [run[0].matrix.shape[0] for run in self.down], dim=1)
         lines = [along_columns_adjoint(run, part, self.height) for run, part in zip(self.down, maps, strict=True)]
@@ -124,6 +100,9 @@ class PlanePass:
         return (g.reshape(b * c, n * out_h * out_w) @ self.matrix).reshape(b, c, h, w)
 
 
+Passes = LinePasses | PlanePass
+
+
 def make_passes(profiles: Tensor, pairs: ProfilePairs, rows: Axis, columns: Axis) -> Passes:
     """The passes of one scale, whose profiles are [F, box], for one map size."""
     if rows.size * columns.size <= PLANE_PIXELS:
@@ -132,8 +111,8 @@ def make_passes(profiles: Tensor, pairs: ProfilePairs, rows: Axis, columns: Axis
         sides = rows.outputs, columns.outputs, rows.size, columns.size
         return PlanePass(product.reshape(-1, rows.size * columns.size), sides, len(pairs.rows))
     runs = column_runs(pairs)
-    across = blocks(profiles[[run.column for run in runs]], columns)
-    down = tuple(blocks(profiles[list(run.rows)], rows) for run in runs)
+    across = blocks(profiles[[column for column, _ in runs]], columns)
+    down = tuple(blocks(profiles[found], rows) for _, found in runs)
     return LinePasses(across, down, len(pairs.rows), rows.size, columns.size)
 
 

@@ -21,10 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesn._torch import backward_uncast, casting, may_keep, needs_replay, recording, uncast
+from sesn._torch import backward_uncast, casting, may_keep, needs_replay, recording, replayed_gradients, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
-from sesn.algorithms.replay import replayed_gradients
 
 #: Bytes of spectra of input and output held at once: larger pieces fall out of the cache, smaller ones are slow.
 CHUNK_BYTES = 24 << 20

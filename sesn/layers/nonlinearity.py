@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
-from sesn.algorithms.banded import Block, Line, along_both, bands, whole
-from sesn.algorithms.trigonometric import trigonometric_matrix
+from sesn.algorithms.banded import Block, Line, along_both, bands, trigonometric_matrix, whole
 from sesn.layers.store import Store
 
 #: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.

@@ -27,8 +27,7 @@ from torch import Tensor
 
 from sesn._checks import one_of, positive, require, whole
 from sesn._torch import recording
-from sesn.algorithms.banded import Line
-from sesn.algorithms.trigonometric import trigonometric_matrix
+from sesn.algorithms.banded import Line, trigonometric_matrix
 
 Resampler = Literal["lanczos3", "fourier", "bicubic", "legacy"]
 Ends = Literal["zeros", "inside", "circular"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.layers.pool import SpatialWindow
-from sesn.networks.recipes import RECIPES, Recipe
+from sesn.networks.skeleton import RECIPES, Recipe
 
 
 class VectorMagnitude(nn.Module):

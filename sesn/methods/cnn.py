@@ -6,7 +6,7 @@ from torch import nn
 
 from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, WIDE_SIDE, Method, Source, no_scales
 from sesn.networks import mnist, wrn
-from sesn.networks.recipes import Recipe, Regime
+from sesn.networks.skeleton import Recipe, Regime
 from sesn.networks.wrn import BlockPlace
 
 

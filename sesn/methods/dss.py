@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from sesn.layers.store import Store
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
 from sesn.methods.method import CHANNELS, COLOURS, EXTENT, HIDDEN_SCALES, MNIST_SIDE, Goals, Method, Source, projected
 from sesn.networks import Recipe, Regime, mnist, wrn
-from sesn.networks.carriers import FIELD
+from sesn.networks.skeleton import FIELD
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 
@@ -79,6 +79,9 @@ class DSSLift(nn.Module):
         self.base = _admissible(base)
         _checks.require(_checks.positive(zero_scale), "zero_scale", zero_scale, "a positive, finite number")
         self.zero_scale = float(zero_scale)
+        self.variances = [blur_variance(k, self.base, self.zero_scale) for k in range(self.scales)]
+        #: pixels that the widest blur sees to each side
+        self.receptive_radius = blur_radius(self.variances[-1])
         self._store = Store()
 
     def forward(self, image: Tensor) -> Tensor:
@@ -93,18 +96,11 @@ class DSSLift(nn.Module):
 
     def _matrices(self, size: int, like: Tensor) -> Tensor:
         """[s - 1, size, size]: the blurs of scales 1, 2, ... along an axis, zero padding included."""
-        variances = [blur_variance(k, self.base, self.zero_scale) for k in range(1, self.scales)]
-        return self._store.constant(size, like, lambda: torch.stack([_banded(t, size) for t in variances]))
-
-    @property
-    def receptive_radius(self) -> int:
-        """Pixels that the widest blur sees to each side."""
-        return blur_radius(blur_variance(self.scales - 1, self.base, self.zero_scale))
+        return self._store.constant(size, like, lambda: torch.stack([_banded(t, size) for t in self.variances[1:]]))
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for an image of this shape: the taps of both one-dimensional blurs at every pixel."""
-        radii = (blur_radius(blur_variance(k, self.base, self.zero_scale)) for k in range(1, self.scales))
-        return math.prod(shape) * sum(2 * (2 * radius + 1) for radius in radii)
+        return math.prod(shape) * sum(2 * (2 * blur_radius(t) + 1) for t in self.variances[1:])
 
     def extra_repr(self) -> str:
         """The scales."""
@@ -153,9 +149,14 @@ class DSSConv(BaselineLayer):
         _checks.require(self.interscale <= self.scales, "interscale", interscale, rule, "use more scales")
         self.base = _admissible(base)
         self.init = _checks.one_of("init", init, ("he", "delta"))
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.scale_grid = ScaleGrid(float(self.base**k) for k in range(self.scales))
+        self.receptive_radius = self.kernel_size // 2 * int(self.base ** (self.scales - 1))
+        seen = sum(min(self.interscale, self.scales - k) for k in range(self.scales))
+        self.taps = seen * self.kernel_size**2
+        self.details = f"kernel_size={self.kernel_size}", f"scales={self.scales}"
+        self.details += (f"interscale={self.interscale}",) if self.interscale > 1 else ()
         shape = self.out_channels, self.in_channels, self.interscale, self.kernel_size, self.kernel_size
-        self.weight = nn.Parameter(torch.empty(shape, **options))
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -200,24 +201,6 @@ class DSSConv(BaselineLayer):
         """The dilation from scale to scale."""
         return {"base": (self.base,)}
 
-    @property
-    def scale_grid(self) -> ScaleGrid:
-        """The scales that the kernels work at."""
-        return ScaleGrid(float(self.base**k) for k in range(self.scales))
-
-    @property
-    def receptive_radius(self) -> int:
-        """Pixels that the most dilated kernel sees to each side."""
-        return self.kernel_size // 2 * int(self.base ** (self.scales - 1))
-
-    def _taps_seen(self) -> int:
-        seen = sum(min(self.interscale, self.scales - k) for k in range(self.scales))
-        return seen * self.kernel_size**2
-
-    def _details(self) -> list[str]:
-        parts = [f"kernel_size={self.kernel_size}", f"scales={self.scales}"]
-        return parts + ([f"interscale={self.interscale}"] if self.interscale > 1 else [])
-
 
 def _banded(t: float, size: int) -> Tensor:
     """The blur along an axis of `size` pixels as a matrix in float64."""
@@ -240,12 +223,11 @@ STL10_SCALES = (4, 3, 2, 2)
 def mnist_scalar(regime: Regime) -> mnist.StageParts:
     """A new scale-space before every convolution, and the maximum over scales after it."""
     scales = MNIST_SCALES[regime.recipe]
-
-    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
-        lift = DSSLift(scales, zero_scale=MNIST_ZERO_SCALE)
-        return nn.Sequential(lift, DSSConv(in_channels, out_channels, 7, scales), ScaleProjection())
-
-    return mnist.StageParts(layer)
+    return mnist.StageParts(
+        lambda stage, i, o: nn.Sequential(
+            DSSLift(scales, zero_scale=MNIST_ZERO_SCALE), DSSConv(i, o, 7, scales), ScaleProjection()
+        )
+    )
 
 
 def mnist_vector(regime: Regime) -> mnist.StageParts:
@@ -289,21 +271,8 @@ def _conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -
     return DSSConv(in_channels, out_channels, 3, scales, interscale=seen, stride=stride, init="delta")
 
 
-def _shortcut(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-    return DSSConv(in_channels, out_channels, 1, STL10_SCALES[place.group + 1], stride=stride, init="delta")
-
-
 def _trim(place: BlockPlace) -> nn.Module:
     return FirstScales(STL10_SCALES[place.group + 1]) if _loses_a_scale(place) else nn.Identity()
-
-
-def _stem(in_channels: int, out_channels: int) -> nn.Module:
-    lift = DSSLift(STL10_SCALES[0], zero_scale=STL10_ZERO_SCALE)
-    return nn.Sequential(lift, DSSConv(in_channels, out_channels, 3, STL10_SCALES[0], init="delta"))
-
-
-def _head(channels: int) -> nn.Module:
-    return nn.Sequential(FIELD.activated(channels), ScaleProjection(), GlobalPool("mean"))
 
 
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
@@ -311,8 +280,18 @@ def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
 
     The middle group is narrower (30 instead of 32), which pays for the filters' extent, under both recipes.
     """
+    scales = STL10_SCALES
     return wrn.BlockParts(
-        stem=_stem, conv=_conv, shortcut=_shortcut, carrier=FIELD, head=_head, base=(16, 30, 64), trim=_trim, fan_out=()
+        stem=lambda i, o: nn.Sequential(
+            DSSLift(scales[0], zero_scale=STL10_ZERO_SCALE), DSSConv(i, o, 3, scales[0], init="delta")
+        ),
+        conv=_conv,
+        shortcut=lambda place, i, o, stride: DSSConv(i, o, 1, scales[place.group + 1], stride=stride, init="delta"),
+        carrier=FIELD,
+        head=lambda channels: nn.Sequential(FIELD.activated(channels), ScaleProjection(), GlobalPool("mean")),
+        base=(16, 30, 64),
+        trim=_trim,
+        fan_out=(),
     )
 
 

@@ -6,7 +6,6 @@ M. Ulicny, V. A. Krylov and R. Dahyot, "Harmonic networks: Integrating spectral 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,6 @@ from sesn.methods._layer import BaselineLayer
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import WIDE_SIDE, Method, Source, no_scales
 from sesn.networks import Recipe, wrn
-from sesn.networks.wrn import BlockPlace
 
 
 def cosine_filters(side: int = 3) -> Tensor:
@@ -39,6 +37,7 @@ class HarmonicConv(BaselineLayer):
     """
 
     weight: nn.Parameter
+    receptive_radius, taps = 1, 9
 
     def __init__(
         self,
@@ -50,8 +49,7 @@ class HarmonicConv(BaselineLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_channels, out_channels, stride)
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.weight = nn.Parameter(torch.empty(self.out_channels, self.in_channels, 9, **options))
+        self.weight = nn.Parameter(torch.empty(self.out_channels, self.in_channels, 9, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -64,25 +62,18 @@ class HarmonicConv(BaselineLayer):
         filters = self._store.constant("filters", self.weight, cosine_filters)
         return padded_convolution(image, compose_kernel(self.weight, filters), stride=self.stride, padding=(1, 1))
 
-    @property
-    def receptive_radius(self) -> int:
-        """One pixel: kernels are 3x3."""
-        return 1
-
-    def _taps_seen(self) -> int:
-        return 9
-
 
 # --- its networks
 
 
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """DCT kernels in the stem and in all 3 x 3 convolutions; the shortcuts are plain."""
-
-    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return HarmonicConv(in_channels, out_channels, stride=stride)
-
-    return wrn.BlockParts(stem=HarmonicConv, conv=conv, shortcut=conv1x1, fan_out=(HarmonicConv, nn.Conv2d))
+    return wrn.BlockParts(
+        stem=HarmonicConv,
+        conv=lambda place, i, o, stride: HarmonicConv(i, o, stride=stride),
+        shortcut=conv1x1,
+        fan_out=(HarmonicConv, nn.Conv2d),
+    )
 
 
 HARM_WRN = Method(

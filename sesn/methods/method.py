@@ -17,7 +17,7 @@ from sesn._lookup import looked_up
 from sesn.errors import Inadmissible, UsageError, WrongTypeError
 from sesn.layers.pool import ScaleProjection
 from sesn.networks import NETWORKS, ParameterCount, Recipe, Skeleton, parameter_count
-from sesn.networks.recipes import known_recipe
+from sesn.networks.skeleton import known_recipe
 from sesn.scales import ScaleGrid
 
 #: What a method may lack: a network, a released network, or an error rate in the paper.

@@ -18,9 +18,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._meaning import Constants
 from sesn.layers.pool import GlobalPool
-from sesn.methods._layer import KernelLayer, correlate
-from sesn.methods._maximum import largest
-from sesn.methods._resize import centre_aligned, resize
+from sesn.methods._layer import KernelLayer, centre_aligned, correlate, largest, resize
 from sesn.methods._vectors import (
     ScalesToVectors,
     VectorBatchNorm,
@@ -31,8 +29,7 @@ from sesn.methods._vectors import (
 )
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP, MNIST_SIDE, Goals, Method, Source
 from sesn.networks import Recipe, Regime, mnist, wrn
-from sesn.networks.carriers import MAP, Carrier, no_norm
-from sesn.networks.wrn import BlockPlace
+from sesn.networks.skeleton import MAP, Carrier
 
 #: The angle between neighbouring scales: eight scales span 120 degrees.
 ANGLE_STEP = math.radians(120 / 7)
@@ -71,7 +68,8 @@ class _SEVF(KernelLayer):
         **options: Any,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, scales, **options)
-        self.angles = _checked_angles(angles, len(self.scales))
+        #: the directions of the scales in the output
+        self.vector_angles = self.angles = _checked_angles(angles, len(self.scales))
         self.reset_parameters()
 
     def _best(self, x: Tensor, kernels: Sequence[Tensor]) -> Tensor:
@@ -90,10 +88,8 @@ class _SEVF(KernelLayer):
     def _resized(self, x: Tensor, sizes: list[int]) -> Tensor:
         if list(x.shape[-2:]) == sizes:
             return x
-        return resize(x, *(self._matrix(old, new, x) for old, new in zip(x.shape[-2:], sizes, strict=True)))
-
-    def _matrix(self, size: int, outputs: int, like: Tensor) -> Tensor:
-        return self._store.constant((size, outputs), like, lambda: centre_aligned(size, outputs))
+        pairs = zip(x.shape[-2:], sizes, strict=True)
+        return resize(x, *(self._store.constant(pair, x, partial(centre_aligned, *pair)) for pair in pairs))
 
     def _check_sides(self, x: Tensor) -> None:
         size = min(x.shape[-2:])
@@ -104,11 +100,6 @@ class _SEVF(KernelLayer):
     def meaning(self) -> Constants:
         """The scales and their directions."""
         return {**super().meaning(), "angles": self.angles}
-
-    @property
-    def vector_angles(self) -> tuple[float, ...]:
-        """The directions of the scales in the output."""
-        return self.angles
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for an input of this shape: the resized map convolved at every scale, and resampling.
@@ -222,22 +213,17 @@ def mnist_scalar(regime: Regime) -> mnist.StageParts:
     """The length of the vector after every convolution; no norm after the last."""
     return mnist.StageParts(
         lambda stage, i, o: nn.Sequential(SEVFLift(i, o, 7, MNIST_SCALES, MNIST_ANGLES), VectorMagnitude()),
-        carriers=(MAP, MAP, MAP._replace(norm=no_norm)),
+        carriers=(MAP, MAP, MAP._replace(norm=nn.Identity)),
         hidden_bias=True,
     )
 
 
 def mnist_vector(regime: Regime) -> mnist.StageParts:
     """Vector fields throughout; their length is taken after the last pooling, and no norm stands there."""
-
-    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
-        make = SEVFConv if stage else SEVFLift
-        return make(in_channels, out_channels, 7, MNIST_SCALES, MNIST_ANGLES)
-
     carrier = vectors(regime.recipe)
     return mnist.StageParts(
-        layer,
-        carriers=(carrier, carrier, carrier._replace(norm=no_norm)),
+        lambda stage, i, o: (SEVFConv if stage else SEVFLift)(i, o, 7, MNIST_SCALES, MNIST_ANGLES),
+        carriers=(carrier, carrier, carrier._replace(norm=nn.Identity)),
         channels=(23, 45, 68),
         projection=VectorMagnitude,
         hidden_bias=True,
@@ -247,22 +233,12 @@ def mnist_vector(regime: Regime) -> mnist.StageParts:
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """Our completion: vector fields throughout, in the shortcuts too, and their length after the last norm."""
     carrier = vectors(recipe)
-
-    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SEVFConv(in_channels, out_channels, 3, STL10_SCALES, STL10_ANGLES, stride=stride)
-
-    def shortcut(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SEVFConv(in_channels, out_channels, 1, STL10_SCALES, STL10_ANGLES, stride=stride)
-
-    def head(channels: int) -> nn.Module:
-        return nn.Sequential(carrier.activated(channels), VectorMagnitude(), GlobalPool("mean"))
-
     return wrn.BlockParts(
         stem=lambda i, o: SEVFLift(i, o, 3, STL10_SCALES, STL10_ANGLES),
-        conv=conv,
-        shortcut=shortcut,
+        conv=lambda place, i, o, stride: SEVFConv(i, o, 3, STL10_SCALES, STL10_ANGLES, stride=stride),
+        shortcut=lambda place, i, o, stride: SEVFConv(i, o, 1, STL10_SCALES, STL10_ANGLES, stride=stride),
         carrier=carrier,
-        head=head,
+        head=lambda channels: nn.Sequential(carrier.activated(channels), VectorMagnitude(), GlobalPool("mean")),
         base=(11, 23, 45),
         stem_width=11,
     )

@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.methods._layer import KernelLayer, convolve_inside
-from sesn.methods._maximum import largest
-from sesn.methods._resize import corner_aligned, fitted, resize
+from sesn.methods._layer import KernelLayer, convolve_inside, corner_aligned, fitted, largest, resize
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, Goals, Method, Source
 from sesn.networks import Recipe, Regime, mnist, wrn
-from sesn.networks.wrn import BlockPlace
-
-
-class Window(NamedTuple):
-    """What one scale needs along one axis: input pixels `start` .. of the rescaled map, responses `first` .. `last`."""
-
-    start: int
-    stop: int
-    first: int
-    last: int
 
 
 def rescaled_size(size: int, scale: float) -> int:
@@ -83,6 +71,7 @@ class SIConv(KernelLayer):
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, scales, **options)
         self.register_parameter("bias", nn.Parameter(self.weight.new_empty(out_channels)) if bias else None)
+        self.details += () if bias else ("bias=False",)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -116,20 +105,17 @@ class SIConv(KernelLayer):
     def _outputs(self, size: int) -> int:
         return -(-size // self.stride)
 
-    def _window(self, size: int, scale: float) -> Window:
-        first, last = pixels_seen(self._outputs(size), 1 / scale)
-        pad = self.kernel_size // 2
-        return Window(first * self.stride - pad, last * self.stride + pad + 1, first, last)
-
     def _to(self, size: int, scale: float) -> Tensor:
         """The rows of the rescaled map that the wanted responses see, with the zeros that pad it."""
-        window = self._window(size, scale)
-        padded = F.pad(warp(size, scale), (0, 0, max(0, -window.start), max(0, window.stop - size)))
-        return padded[max(0, window.start) :][: window.stop - window.start]
+        first, last = pixels_seen(self._outputs(size), 1 / scale)
+        pad = self.kernel_size // 2
+        start, stop = first * self.stride - pad, last * self.stride + pad + 1
+        padded = F.pad(warp(size, scale), (0, 0, max(0, -start), max(0, stop - size)))
+        return padded[max(0, start) :][: stop - start]
 
     def _back(self, size: int, scale: float) -> Tensor:
-        window = self._window(size, scale)
-        return warp(self._outputs(size), 1 / scale)[:, window.first : window.last + 1]
+        first, last = pixels_seen(self._outputs(size), 1 / scale)
+        return warp(self._outputs(size), 1 / scale)[:, first : last + 1]
 
     def _check_size(self, size: int, scale: float) -> None:
         good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
@@ -145,9 +131,6 @@ class SIConv(KernelLayer):
         resampling = 4 * shape[0] * resampled * sum(scale != 1 for scale in self.scales)
         return super().multiply_adds(shape) + resampling
 
-    def _details(self) -> list[str]:
-        return super()._details() + (["bias=False"] if self.bias is None else [])
-
 
 # --- its networks
 
@@ -162,13 +145,9 @@ def mnist_parts(regime: Regime) -> mnist.StageParts:
 
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """3 x 3 convolutions at three scales; the shortcuts are plain."""
-
-    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SIConv(in_channels, out_channels, 3, STL10_SCALES, stride=stride, bias=False)
-
     return wrn.BlockParts(
         stem=lambda i, o: SIConv(i, o, 3, STL10_SCALES, bias=False),
-        conv=conv,
+        conv=lambda place, i, o, stride: SIConv(i, o, 3, STL10_SCALES, stride=stride, bias=False),
         shortcut=conv1x1,
         fan_out=(SIConv, nn.Conv2d),
     )

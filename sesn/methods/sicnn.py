@@ -31,8 +31,7 @@ from sesn.methods.method import (
 )
 from sesn.methods.steerable import shortcut
 from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
-from sesn.networks.carriers import FIELD, Carrier, ColumnBatchNorm
-from sesn.networks.wrn import BlockPlace
+from sesn.networks.skeleton import FIELD, Carrier, ColumnBatchNorm
 
 
 def canvas_side(kernel_size: int, scales: Sequence[float]) -> int:
@@ -93,6 +92,10 @@ class _SiCNN(KernelLayer):
         super().__init__(in_channels, out_channels, kernel_size, scales, **options)
         self.recipe = _checks.one_of("recipe", recipe, RECIPES)
         self.firsts, self.sides = self._supports()
+        ends = (first + side - 1 for first, side in zip(self.firsts, self.sides, strict=True))
+        self.receptive_radius = max(-min(self.firsts), *ends)
+        self.taps = sum(side**2 for side in self.sides)
+        self.details += (f"recipe={recipe!r}",) if recipe != "paper" else ()
         self.reset_parameters()
 
     def kernels(self) -> list[Tensor]:
@@ -145,17 +148,6 @@ class _SiCNN(KernelLayer):
     def meaning(self) -> Constants:
         """How the kernel is rescaled."""
         return {**super().meaning(), "recipe": self.recipe}
-
-    @property
-    def receptive_radius(self) -> int:
-        """Pixels that the widest kernel sees to each side."""
-        return max(max(-first, first + side - 1) for first, side in zip(self.firsts, self.sides, strict=True))
-
-    def _taps_seen(self) -> int:
-        return sum(side**2 for side in self.sides)
-
-    def _details(self) -> list[str]:
-        return super()._details() + ([f"recipe={self.recipe!r}"] if self.recipe != "paper" else [])
 
 
 class SiCNNLift(_SiCNN):
@@ -215,31 +207,23 @@ def mnist_scalar(regime: Regime) -> mnist.StageParts:
 
 def mnist_vector(regime: Regime) -> mnist.StageParts:
     """Columns throughout; their maximum is taken after the last norm."""
-
-    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
-        make = SiCNNConv if stage else SiCNNLift
-        return make(in_channels, out_channels, 7, MNIST_SCALES, recipe=regime.recipe)
-
-    carrier = columns(len(MNIST_SCALES))
-    return mnist.StageParts(layer, (carrier, carrier, carrier), projection=ScaleProjection)
+    recipe, carrier = regime.recipe, columns(len(MNIST_SCALES))
+    return mnist.StageParts(
+        lambda stage, i, o: (SiCNNConv if stage else SiCNNLift)(i, o, 7, MNIST_SCALES, recipe=recipe),
+        (carrier, carrier, carrier),
+        projection=ScaleProjection,
+    )
 
 
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """Columns throughout; their maximum is taken after the mean over positions."""
     carrier = columns(len(STL10_SCALES))
-
-    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        return SiCNNConv(in_channels, out_channels, 3, STL10_SCALES, stride=stride, recipe=recipe)
-
-    def head(channels: int) -> nn.Module:
-        return nn.Sequential(carrier.activated(channels), GlobalPool("mean"), ScaleProjection())
-
     return wrn.BlockParts(
         stem=lambda i, o: SiCNNLift(i, o, 3, STL10_SCALES, recipe=recipe),
-        conv=conv,
+        conv=lambda place, i, o, stride: SiCNNConv(i, o, 3, STL10_SCALES, stride=stride, recipe=recipe),
         shortcut=shortcut,
         carrier=carrier,
-        head=head,
+        head=lambda channels: nn.Sequential(carrier.activated(channels), GlobalPool("mean"), ScaleProjection()),
         fan_out=(SiCNNLift, SiCNNConv, ScaleConv1x1),
     )
 

@@ -16,12 +16,10 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._meaning import Constants
 from sesn.errors import WrongTypeError
-from sesn.methods._layer import BaselineLayer, correlate, odd_side, positive
-from sesn.methods._maximum import largest
+from sesn.methods._layer import BaselineLayer, correlate, largest, odd_side, positive
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import CHANNELS, COLOURS, Goals, Method, Source
 from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
-from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 
 #: Width of the angular Gaussian, and the phase of the harmonics.
@@ -97,6 +95,10 @@ class SSConv(BaselineLayer):
         self.orders = positive("orders", orders, "such as (0.5, 1, 2)")
         self.angles = _checks.whole("angles", angles, 2)
         self.recipe = _checks.one_of("recipe", recipe, RECIPES)
+        self.scale_grid = ScaleGrid(size / self.nominal for size in self.sizes)
+        self.receptive_radius, self.taps = self.sizes[-1] // 2, sum(size**2 for size in self.sizes)
+        self.details = f"sizes={self.sizes}", f"nominal={self.nominal:g}"
+        self.details += (f"recipe={recipe!r}",) if recipe != "paper" else ()
         self.unused_parameters: tuple[str, ...] = ("const",) if recipe == "released" else ()
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = len(self.orders), self.out_channels, self.in_channels, self.angles
@@ -145,23 +147,6 @@ class SSConv(BaselineLayer):
         """What the harmonics are and how they are steered."""
         return {"sizes": self.sizes, "nominal": (self.nominal,), "orders": self.orders}
 
-    @property
-    def scale_grid(self) -> ScaleGrid:
-        """The scales that the kernels work at."""
-        return ScaleGrid(size / self.nominal for size in self.sizes)
-
-    @property
-    def receptive_radius(self) -> int:
-        """Pixels that the widest kernel sees to each side."""
-        return self.sizes[-1] // 2
-
-    def _taps_seen(self) -> int:
-        return sum(size**2 for size in self.sizes)
-
-    def _details(self) -> list[str]:
-        parts = [f"sizes={self.sizes}", f"nominal={self.nominal:g}"]
-        return parts + ([f"recipe={self.recipe!r}"] if self.recipe != "paper" else [])
-
 
 def _odd_sizes(sizes: Iterable[int]) -> tuple[int, ...]:
     if isinstance(sizes, str) or not isinstance(sizes, Iterable):
@@ -194,24 +179,23 @@ BLOCK_SIZES: dict[Recipe, tuple[int, ...]] = {"paper": STL10_SIZES, "released": 
 def mnist_parts(regime: Regime) -> mnist.StageParts:
     """54 weights per pair of channels; the released network counts a batch norm that it never runs."""
     sizes = MNIST_SIZES[regime.recipe, regime.resolution]
-
-    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
-        return SSConv(in_channels, out_channels, sizes, MNIST_NOMINAL, MNIST_ORDERS, recipe=regime.recipe)
-
-    leftover = nn.BatchNorm2d if regime.recipe == "released" else None
-    return mnist.StageParts(layer, channels=(30, 60, 90), hidden_bias=True, leftover=leftover)
+    return mnist.StageParts(
+        lambda stage, i, o: SSConv(i, o, sizes, MNIST_NOMINAL, MNIST_ORDERS, recipe=regime.recipe),
+        channels=(30, 60, 90),
+        hidden_bias=True,
+        leftover=nn.BatchNorm2d if regime.recipe == "released" else None,
+    )
 
 
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """18 weights per pair of channels, and plain shortcuts."""
 
-    def conv(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-        sizes = BLOCK_SIZES[recipe]
-        return SSConv(in_channels, out_channels, sizes, STL10_NOMINAL, STL10_ORDERS, stride=stride, recipe=recipe)
+    def conv(i: int, o: int, sizes: Sequence[int] = STL10_SIZES, stride: int = 1) -> nn.Module:
+        return SSConv(i, o, sizes, STL10_NOMINAL, STL10_ORDERS, stride=stride, recipe=recipe)
 
     return wrn.BlockParts(
-        stem=lambda i, o: SSConv(i, o, STL10_SIZES, STL10_NOMINAL, STL10_ORDERS, recipe=recipe),
-        conv=conv,
+        stem=conv,
+        conv=lambda place, i, o, stride: conv(i, o, BLOCK_SIZES[recipe], stride),
         shortcut=conv1x1,
         base=(11, 22, 44),
         stem_width=11,

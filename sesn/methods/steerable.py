@@ -24,8 +24,7 @@ from sesn.methods.method import (
     projected,
 )
 from sesn.networks import mnist, wrn
-from sesn.networks.carriers import FIELD, MAP
-from sesn.networks.recipes import Regime
+from sesn.networks.skeleton import FIELD, MAP, Regime
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 

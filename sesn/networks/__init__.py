@@ -10,10 +10,10 @@ from sesn.networks.counts import multiply_adds as multiply_adds
 from sesn.networks.counts import parameter_count as parameter_count
 from sesn.networks.counts import unused_parameters as unused_parameters
 from sesn.networks.mnist import MNISTScaleNet as MNISTScaleNet
-from sesn.networks.recipes import RECIPES as RECIPES
-from sesn.networks.recipes import Recipe as Recipe
-from sesn.networks.recipes import Regime as Regime
+from sesn.networks.skeleton import RECIPES as RECIPES
 from sesn.networks.skeleton import NetworkTask as NetworkTask
+from sesn.networks.skeleton import Recipe as Recipe
+from sesn.networks.skeleton import Regime as Regime
 from sesn.networks.skeleton import Skeleton as Skeleton
 from sesn.networks.wrn import WideResNet as WideResNet
 

@@ -15,9 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.errors import UsageError
-from sesn.networks.carriers import MAP, Carrier
-from sesn.networks.recipes import RESOLUTIONS, Recipe, Regime
-from sesn.networks.skeleton import NetworkTask, Skeleton
+from sesn.networks.skeleton import MAP, RESOLUTIONS, Carrier, NetworkTask, Recipe, Regime, Skeleton
 
 #: Side of the images of MNIST.
 SIDE = 28

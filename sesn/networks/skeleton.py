@@ -1,14 +1,48 @@
-"""What the two skeletons have in common: each is a network for every method that supplies its parts."""
+"""What the two skeletons share: the recipes they are built by, what their layers hand on, and what they must offer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast
 
-from torch import nn
+from torch import Tensor, nn
 
-from sesn.networks.recipes import Recipe
+from sesn import _checks
+from sesn.layers.pool import ScaleBatchNorm, SpatialMaxPool
+
+#: As the paper prints a network, or as its authors released it.
+Recipe = Literal["paper", "released"]
+RECIPES: tuple[Recipe, ...] = ("paper", "released")
+
+#: Sides of the map that the first layer of the MNIST-scale network sees.
+RESOLUTIONS = (28, 56)
+
+
+def known_recipe(recipe: str) -> Recipe:
+    """Return the recipe, or say which ones there are."""
+    return cast(Recipe, _checks.one_of("recipe", recipe, RECIPES))
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A column of the paper's MNIST-scale table, and the recipe to build its network by.
+
+    Attributes:
+        resolution: 28, or 56 where the network upsamples its input by two.
+        augmented: whether it is trained with random scaling ("+"); only the released SESN networks differ by it.
+        recipe: "paper" or "released".
+    """
+
+    resolution: int = 28
+    augmented: bool = False
+    recipe: Recipe = "paper"
+
+    def __post_init__(self) -> None:
+        known_recipe(self.recipe)
+        good = hasattr(self.resolution, "__index__") and self.resolution in RESOLUTIONS
+        _checks.require(good, "resolution", self.resolution, "28 or 56")
 
 
 class Skeleton(ABC):
@@ -44,3 +78,45 @@ class NetworkTask(NamedTuple):
     classes: int
     options: Mapping[str, Any]
     tried: tuple[Mapping[str, Any], ...]
+
+
+# --- what layers hand on
+
+
+class Carrier(NamedTuple):
+    """The modules that treat one kind of features: maps, fields, or a method's own.
+
+    Attributes:
+        activation: makes the nonlinearity.
+        pool: makes a spatial max-pooling from (kernel_size, stride, padding).
+        norm: makes a normalisation from the number of channels.
+    """
+
+    activation: Callable[[], nn.Module]
+    pool: Callable[[int, int, int], nn.Module]
+    norm: Callable[[int], nn.Module]
+
+    def activated(self, channels: int) -> nn.Sequential:
+        """Norm, then nonlinearity: how a pre-activation residual block begins."""
+        return nn.Sequential(self.norm(channels), self.activation())
+
+
+class ColumnBatchNorm(nn.BatchNorm2d):
+    """Batch norm of a field [b, c, s, h, w] with statistics, weights and biases of their own at every scale."""
+
+    def __init__(self, channels: int, scales: int) -> None:
+        self.channels, self.scales = channels, scales
+        super().__init__(channels * scales)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise each channel and scale by itself."""
+        _checks.real_tensor("field", input, "b c s h w")
+        _checks.extent("field", input, 1, self.channels, "layer's channels", "give that many channels")
+        _checks.extent("field", input, 2, self.scales, "layer's scales", "use the same scales throughout")
+        return super().forward(input.flatten(1, 2)).reshape(input.shape)
+
+
+#: A map [b, c, h, w].
+MAP = Carrier(nn.ReLU, nn.MaxPool2d, nn.BatchNorm2d)
+#: A field [b, c, s, h, w], normalised over its scales together.
+FIELD = Carrier(nn.ReLU, SpatialMaxPool, ScaleBatchNorm)

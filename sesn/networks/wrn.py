@@ -17,9 +17,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.layers.pool import GlobalPool
-from sesn.networks.carriers import MAP, Carrier
-from sesn.networks.recipes import Recipe
-from sesn.networks.skeleton import NetworkTask, Skeleton
+from sesn.networks.skeleton import MAP, Carrier, NetworkTask, Recipe, Skeleton
 
 CLASSES = 10
 DROPOUT = 0.3
@@ -39,16 +37,6 @@ class BlockPlace(NamedTuple):
         return self.first and self.block == 0
 
 
-def identity(place: BlockPlace) -> nn.Module:
-    """Leave the features alone."""
-    return nn.Identity()
-
-
-def mean_head(channels: int) -> nn.Module:
-    """BN, ReLU and the mean over all positions of a map."""
-    return nn.Sequential(MAP.activated(channels), GlobalPool("mean"))
-
-
 @dataclass(frozen=True)
 class BlockParts:
     """What a method supplies.
@@ -58,7 +46,7 @@ class BlockParts:
         conv: makes a block's layer from (place, in_channels, out_channels, stride).
         shortcut: makes the 1 x 1 layer of a skip, from the same.
         carrier: what the layers hand on.
-        head: makes what turns the last group's features into [b, c].
+        head: makes what turns the last group's features into [b, c]: for a map BN, ReLU and the mean over positions.
         base: the width of each group before widening.
         stem_width: the channels after the stem.
         trim: makes what the second convolution and the skip read their input through.
@@ -70,10 +58,10 @@ class BlockParts:
     conv: Callable[[BlockPlace, int, int, int], nn.Module]
     shortcut: Callable[[BlockPlace, int, int, int], nn.Module]
     carrier: Carrier = MAP
-    head: Callable[[int], nn.Module] = mean_head
+    head: Callable[[int], nn.Module] = lambda channels: nn.Sequential(MAP.activated(channels), GlobalPool("mean"))
     base: tuple[int, int, int] = (16, 32, 64)
     stem_width: int = 16
-    trim: Callable[[BlockPlace], nn.Module] = identity
+    trim: Callable[[BlockPlace], nn.Module] = lambda place: nn.Identity()
     fan_out: tuple[type[nn.Module], ...] = (nn.Conv2d,)
 
 
@@ -186,16 +174,6 @@ class WideResNet(nn.Module):
 
 
 def _group(parts: BlockParts, group: int, in_channels: int, out_channels: int, blocks: int) -> nn.Sequential:
-    return nn.Sequential(
-        *(
-            WideBlock(
-                parts,
-                group,
-                block,
-                out_channels if block else in_channels,
-                out_channels,
-                1 if block else STRIDES[group],
-            )
-            for block in range(blocks)
-        )
-    )
+    found = [WideBlock(parts, group, 0, in_channels, out_channels, STRIDES[group])]
+    found += [WideBlock(parts, group, block, out_channels, out_channels, 1) for block in range(1, blocks)]
+    return nn.Sequential(*found)

@@ -77,7 +77,7 @@ function contents(nav) {
   const fold = nav.querySelector("details"), narrow = matchMedia("(max-width: 60rem)");
   const places = all("a", nav).slice(0, -1).map(link => [link, document.getElementById(link.hash.slice(1))]);
   const mark = () => {
-    const passed = places.filter(([, place]) => place.getBoundingClientRect().top < innerHeight / 3);
+    const passed = places.filter(([, place]) => place.getBoundingClientRect().top < innerHeight / 5);
     const end = scrollY + innerHeight > document.documentElement.scrollHeight - 2;
     const current = end ? places[places.length - 1] : passed[passed.length - 1] || places[0];
     places.forEach(([link]) => link.toggleAttribute("aria-current", link === current[0]));

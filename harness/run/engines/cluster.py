@@ -11,7 +11,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,16 +23,13 @@ import torch
 from harness.experiment import Context
 from harness.records import Planned, Result
 from harness.run import imports
-from harness.run.engines.devices import cores
-from harness.run.engines.work import Listener, Throttled, carry_out, now, one_line
+from harness.run.engines.work import Listener, carry_out, cores, now, one_line
 from sesn._checks import complaint, require
 from sesn.errors import UsageError
 
 #: Seconds between looks at the board.
 PATIENCE = 0.5
 ATTEMPTS = 2
-#: Ray holds the rest of the tasks no better than we do.
-MOST_GIVEN_OUT = 500
 #: Bytes. Results are small; by default Ray would take a third of the memory.
 OBJECT_STORE = 100_000_000
 
@@ -67,7 +64,8 @@ class Cluster:
                 if planned.alone:
                     _Batch(ray, self._place(machine, int(machine["CPU"])), listener).run([planned])
             shared = self.threads or int(machine["CPU"] / (machine.get("GPU") or self.jobs))
-            _Batch(ray, self._place(machine, shared), listener).run([one for one in cells if not one.alone])
+            if rest := [one for one in cells if not one.alone]:
+                _Batch(ray, self._place(machine, shared), listener).run(rest)
 
     def _machine(self, ray: Any) -> Mapping[str, float]:
         """What the smallest machine of those that will be used has: what fits there fits everywhere."""
@@ -138,12 +136,11 @@ def check_loopback(ray: Any) -> None:
     """Refuse a cluster of this machine that other machines could reach: who reaches it may run anything."""
     addresses = {node["NodeManagerAddress"] for node in ray.nodes()} - {"127.0.0.1", "::1"}
     if addresses:
-        rule = (
-            f"given: the Ray that was started here listens on {', '.join(sorted(addresses))}, not on the loopback alone"
+        listening = (
+            f"the Ray that was started here listens on {', '.join(sorted(addresses))}, not on the loopback alone"
         )
-        raise UsageError(
-            complaint("address", None, rule, "start a cluster with `ray start` and name it, or use Ray 2.60")
-        )
+        remedy = "start a cluster with `ray start` and name it, or use Ray 2.60"
+        raise UsageError(complaint("address", None, f"given: {listening}", remedy))
 
 
 def _knock(address: str | None) -> None:
@@ -175,7 +172,7 @@ def _carry_out(planned: Planned, place: Context, board: Any) -> Result:
         board.tell.remote(planned.cell.id, fraction, doing)
 
     tell(0.0, "")
-    return carry_out(planned, place, Throttled(tell))
+    return carry_out(planned, place, tell)
 
 
 @dataclass
@@ -190,46 +187,41 @@ class _Batch:
     _begun: dict[str, str] = field(default_factory=dict)
 
     def run(self, cells: Sequence[Planned]) -> None:
-        if not cells:
-            return
-        ray = self.ray
-        board = ray.remote(num_cpus=0)(_Board).remote()
+        board = self.ray.remote(num_cpus=0)(_Board).remote()
         # Retries are counted here, so that they are the same for every kind of death.
         options = {"num_cpus": self.place.threads, "num_gpus": int(self.place.device == "cuda"), "max_retries": 0}
-        remote = ray.remote(**options)(_carry_out)
-        waiting = deque(cells)
+        remote = self.ray.remote(**options)(_carry_out)
+
+        def give_out(planned: Planned) -> None:
+            sent = planned._replace(runner=imports.shipped_name(planned.runner))
+            self._given[remote.remote(sent, self.place, board)] = planned
+
+        for planned in cells:
+            give_out(planned)
         looked = time.monotonic()
-        while waiting or self._given:
-            while waiting and len(self._given) < MOST_GIVEN_OUT:
-                planned = waiting.popleft()
-                sent = planned._replace(runner=imports.shipped_name(planned.runner))
-                self._given[remote.remote(sent, self.place, board)] = planned
-            for reference in self._ready():
-                waiting.extend(self._received(reference))
+        while self._given:
+            ready, _ = self.ray.wait(list(self._given), timeout=PATIENCE)
+            for reference in ready:
+                planned = self._given.pop(reference)
+                if not self._ended(reference, planned):
+                    give_out(planned)
             if time.monotonic() - looked >= PATIENCE:
                 self._look_at(board)
                 looked = time.monotonic()
 
-    def _ready(self) -> list[Any]:
-        """The tasks that have ended, as soon as there is one, or after a moment none."""
-        given = list(self._given)
-        first, _ = self.ray.wait(given, timeout=PATIENCE)
-        return list(self.ray.wait(given, num_returns=len(given), timeout=0)[0]) if first else []
-
-    def _received(self, reference: Any) -> list[Planned]:
-        """Pass the result on, and return the cell if it is to be given out again."""
-        planned = self._given.pop(reference)
+    def _ended(self, reference: Any, planned: Planned) -> bool:
+        """Pass the result on; False if the cell is to be given out again."""
         name = planned.cell.id
         self._attempts[name] += 1
         try:
             result = self.ray.get(reference)
         except self.ray.exceptions.RayError as error:
             if self._attempts[name] < ATTEMPTS:
-                return [planned]
+                return False
             reason = f"{type(error).__name__}, {ATTEMPTS} times: {one_line(str(error))}"
             result = Result(planned.cell, "failed", (), reason, {}, self._begun.get(name, now()))
         self.listener.finished(result)
-        return []
+        return True
 
     def _look_at(self, board: Any) -> None:
         """Tell the listener what the board says. It may have died with its machine: then nothing is told."""

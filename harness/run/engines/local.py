@@ -1,4 +1,4 @@
-"""The local engine: cells on this machine, a process for each that runs at a time.
+"""The local engine: cells on this machine, a process for each that runs at a time (`python -m` this module).
 
 Processes of our own rather than a pool of joblib or concurrent.futures: those lose the whole pool when one worker dies
 and do not say on which task; and nothing comes out of them before a task ends. Here a dead worker is one failed cell,
@@ -8,24 +8,28 @@ progress streams, and the workers die with their parent.
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+import torch
 
 from harness.experiment import Context
 from harness.records import Planned, Result
 from harness.run import imports
-from harness.run.engines.devices import threads_of_each
-from harness.run.engines.work import Listener, now
+from harness.run.engines.work import Listener, carry_out, now, threads_of_each
+from sesn.tools.machine import provenance_with_code
 
 #: Seconds between looks at workers that say nothing.
 PATIENCE = 0.5
@@ -57,85 +61,65 @@ class Local:
         for alone, devices in ((True, self.devices[:1]), (False, self.devices)):
             waiting = deque(planned for planned in cells if planned.alone == alone)
             threads = self.threads or threads_of_each(len(devices))
-            places = [replace(self.place, device=device, threads=threads) for device in devices]
-            with _Pool(places[: len(waiting)], self.logs, listener) as pool:
-                while waiting or pool.is_busy:
-                    for worker in pool.idle():
-                        if waiting:
-                            listener.started(waiting[0].cell)
-                            worker.begin(waiting.popleft())
-                    pool.hear()
-                    pool.bury(needed=bool(waiting))
+            places = [replace(self.place, device=device, threads=threads) for device in devices[: len(waiting)]]
+            logs = [self.logs / f"worker-{index}.log" for index in range(len(places))]
+            with closing(_Pool(dict(zip(logs, places, strict=True)), listener)) as pool:
+                pool.run(waiting)
 
 
 class _Pool:
-    """As many workers as places, for as long as the context lasts."""
+    """A worker for each place, known by its log."""
 
-    def __init__(self, places: Sequence[Context], logs: Path, listener: Listener) -> None:
-        self._listener = listener
-        self._workers: list[_Worker] = []
-        self._started = [(place, logs / f"worker-{index}.log") for index, place in enumerate(places)]
+    def __init__(self, places: Mapping[Path, Context], listener: Listener) -> None:
+        self._places, self._listener = places, listener
+        self._workers: dict[Path, _Worker] = {}
         self._false_starts = 0
 
-    def __enter__(self) -> Self:
-        try:
-            for place, log in self._started:
-                self._workers.append(_Worker(place, log))
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for worker in self._workers:
+    def close(self) -> None:
+        for worker in self._workers.values():
             worker.kill()
 
-    @property
-    def is_busy(self) -> bool:
-        return any(worker.planned for worker in self._workers)
+    def run(self, waiting: deque[Planned]) -> None:
+        while waiting or any(worker.planned for worker in self._workers.values()):
+            for log, place in self._places.items() if waiting else ():
+                if log not in self._workers:
+                    self._workers[log] = _Worker(place, log)
+            for worker in self._workers.values():
+                if waiting and worker.is_ready and worker.planned is None:
+                    self._listener.started(waiting[0].cell)
+                    worker.begin(waiting.popleft())
+            self._hear()
+            self._bury()
 
-    def idle(self) -> list[_Worker]:
-        return [worker for worker in self._workers if worker.is_ready and worker.planned is None]
+    def _hear(self) -> None:
+        by_connection: dict[Any, _Worker] = {one.connection: one for one in self._workers.values() if one.is_open}
+        for connection in wait(list(by_connection), PATIENCE) if by_connection else ():
+            self._take_messages(by_connection[connection])
 
-    def hear(self) -> None:
-        by_connection: dict[Any, _Worker] = {worker.connection: worker for worker in self._workers if worker.is_open}
-        if not by_connection:
-            return
-        for connection in wait(list(by_connection), PATIENCE):
-            worker = by_connection[connection]
-            for kind, *content in worker.messages():
-                self._heard(worker, kind, content)
+    def _take_messages(self, worker: _Worker) -> None:
+        for kind, *content in worker.messages():
+            if kind == "ready":
+                worker.facts = content[0]
+            elif kind == "progress" and worker.planned is not None:
+                self._listener.progressed(worker.planned.cell, *content)
+            elif kind == "result":
+                worker.planned = None
+                self._listener.finished(content[0])
 
-    def _heard(self, worker: _Worker, kind: str, content: list[Any]) -> None:
-        if kind == "ready":
-            worker.facts = content[0]
-        elif kind == "progress" and worker.planned is not None:
-            self._listener.progressed(worker.planned.cell, *content)
-        elif kind == "result":
-            worker.planned = None
-            self._listener.finished(content[0])
-
-    def bury(self, *, needed: bool) -> None:
-        """Turn the cell of each dead worker into a failed one, and replace the worker if there is work for it."""
-        for worker in [one for one in self._workers if not one.is_alive]:
-            self._workers = [other for other in self._workers if other is not worker]
+    def _bury(self) -> None:
+        """Turn the cell of each dead worker into a failed one; where there is work for it, another takes its place."""
+        for worker in [one for one in self._workers.values() if not one.is_alive]:
+            del self._workers[worker.log]
             # Its last words may still be in the pipe.
-            for kind, *content in worker.messages():
-                self._heard(worker, kind, content)
+            self._take_messages(worker)
             worker.kill()
             if not worker.is_ready:
                 self._count_false_start(worker)
             if worker.planned is not None:
                 self._listener.finished(worker.obituary())
-            if needed:
-                self._workers.append(_Worker(worker.place, worker.log))
 
     def _count_false_start(self, worker: _Worker) -> None:
-        """Count a worker that ended before it was ready.
-
-        One that was killed is replaced, up to FALSE_STARTS times. One that ended by itself would do so again, so the
-        run ends.
-        """
+        """One that was killed is replaced, up to FALSE_STARTS times; one that ended by itself would do so again."""
         self._false_starts += 1
         if worker.process.returncode >= 0 or self._false_starts > FALSE_STARTS:
             raise ChildProcessError(
@@ -159,14 +143,16 @@ class _Worker:
     def __post_init__(self) -> None:
         ours, theirs = Pipe()
         self.connection: Connection[Any, Any] = ours
+        # Set before torch and numpy load.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.place.threads))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-m", "harness.run.engines.worker", str(theirs.fileno())],
+                [sys.executable, "-X", "faulthandler", "-m", "harness.run.engines.local", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment(),
+                env={**os.environ, **threads, **imports.environment()},
                 # A session of its own: Ctrl-C reaches the parent alone, and what the cell starts can be ended with it.
                 start_new_session=True,
             )
@@ -174,11 +160,6 @@ class _Worker:
         # A worker that is dead already is noticed by `bury`.
         with suppress(OSError):
             ours.send(self.place)
-
-    def _environment(self) -> dict[str, str]:
-        """Threads are set before torch and numpy load; cells may come from wherever the parent imports."""
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.place.threads))
-        return {**os.environ, **threads, **imports.environment()}
 
     @property
     def is_alive(self) -> bool:
@@ -221,9 +202,9 @@ class _Worker:
         code = self.process.returncode
         if code == -signal.SIGKILL:
             return "was killed (SIGKILL), as the system does where memory runs out"
-        if code < 0:
-            return f"crashed ({_signal_name(-code)})"
-        return f"exited with status {code}"
+        # Python has no names for most signals of Linux's real-time range.
+        names = {-one.value: one.name for one in signal.Signals}
+        return f"crashed ({names.get(code, f'signal {-code}')})" if code < 0 else f"exited with status {code}"
 
     def obituary(self) -> Result:
         """The failed cell of a dead worker."""
@@ -232,12 +213,37 @@ class _Worker:
         return Result(self.planned.cell, "failed", (), f"the worker {self.fate}", self.facts, self._started, seconds)
 
 
-def _signal_name(number: int) -> str:
-    """Python has no names for most signals of Linux's real-time range."""
-    known = {one.value: one.name for one in signal.Signals}
-    return known.get(number, f"signal {number}")
-
-
 def _last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+# --- inside a worker
+
+
+def main() -> None:
+    """Carry out cells one after another, until the other end closes."""
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    # Where memory runs out, Linux should end a worker, which costs one cell, rather than the parent.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    place = connection.recv()
+    cells: queue.SimpleQueue[Planned] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(connection, cells), daemon=True).start()
+    torch.set_num_threads(place.threads)
+    connection.send(("ready", provenance_with_code(place.device)))
+    while True:
+        result = carry_out(cells.get(), place, lambda *progress: connection.send(("progress", *progress)))
+        connection.send(("result", result))
+
+
+def _listen(connection: Connection[Any, Any], cells: queue.SimpleQueue[Planned]) -> None:
+    """Pass cells on; when the parent is gone, however it went, end this worker and all that it started."""
+    with suppress(EOFError, OSError):
+        while True:
+            cells.put(connection.recv())
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,10 @@
-"""One cell, carried out where it lands: in a worker of this machine or of a cluster, the same way."""
+"""What engines share: which devices there are, who is told, and how one cell is carried out wherever it lands."""
 
 from __future__ import annotations
 
 import gc
+import os
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +18,7 @@ import torch
 
 from harness.experiment import Context, Progress, Skip
 from harness.records import EXPERIMENT_SOURCE, SOURCE, Cell, Measurement, Planned, Result, Scalar, Status
-from sesn._checks import numbers
+from sesn._checks import complaint, numbers
 from sesn._source import named
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import method
@@ -42,18 +44,40 @@ class Listener(Protocol):
         """The cell has ended, well or badly. An error raised here stops the run."""
 
 
-class Throttled:
-    """Passes progress on, not too often."""
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
-    def __init__(self, on_progress: Progress) -> None:
-        self._on_progress = on_progress
-        self._last = 0.0
 
-    def __call__(self, fraction: float, doing: str) -> None:
-        """Pass it on, unless the last was told a moment ago."""
-        if time.monotonic() - self._last >= TOLD_EVERY:
-            self._last = time.monotonic()
-            self._on_progress(float(fraction), str(doing))
+def threads_of_each(workers: int) -> int:
+    """Its share of the cores."""
+    return max(1, cores() // workers)
+
+
+def devices(name: str) -> list[str]:
+    """The devices of "auto" (all GPUs, else the processor), "cpu", "cuda" (all GPUs) or "cuda:N"."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise UsageError(complaint("device", name, "auto, cpu, cuda or cuda:N"))
+    count = torch.cuda.device_count() if name != "cpu" else 0
+    every = [f"cuda:{index}" for index in range(count)]
+    if name == "cpu" or (name == "auto" and not every):
+        return ["cpu"]
+    chosen = every if name in ("auto", "cuda") else [device for device in every if device == name]
+    if not chosen:
+        raise UsageError(complaint("device", name, f"one that torch sees ({', '.join(['cpu', *every])})"))
+    return chosen
+
+
+def for_workers(found: list[str], jobs: int | None) -> list[str]:
+    """A device for each worker: `jobs` of them, by default one a GPU, or one for the processor with all its threads.
+
+    One, because two networks in training need twice the memory, and the first numbers come sooner.
+    """
+    count = len(found) if jobs is None else jobs
+    return [found[index % len(found)] for index in range(count)]
+
+
+# --- one cell
 
 
 def carry_out(planned: Planned, place: Context, on_progress: Progress) -> Result:
@@ -61,7 +85,7 @@ def carry_out(planned: Planned, place: Context, on_progress: Progress) -> Result
     cell = planned.cell
     earlier: list[float] = []
     scratch = place.scratch / cell.id if place.scratch else None
-    context = replace(place, scratch=scratch, on_progress=on_progress, on_resume=earlier.append)
+    context = replace(place, scratch=scratch, on_progress=throttled(on_progress), on_resume=earlier.append)
     started, clock = now(), time.perf_counter()
     status: Status = "ok"
     measurements: tuple[Measurement, ...] = ()
@@ -79,8 +103,24 @@ def carry_out(planned: Planned, place: Context, on_progress: Progress) -> Result
         status, reason = "failed", _reason(error)
     seconds = round(time.perf_counter() - clock + sum(earlier), 4)
     if status == "failed":
-        _let_go()
+        # What the failed cell held must not fail the next.
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
     return Result(cell, status, measurements, reason, provenance_with_code(place.device), started, seconds)
+
+
+def throttled(on_progress: Progress) -> Progress:
+    """Passes progress on, unless the last was told a moment ago."""
+    last = -TOLD_EVERY
+
+    def tell(fraction: float, doing: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TOLD_EVERY:
+            last = time.monotonic()
+            on_progress(float(fraction), str(doing))
+
+    return tell
 
 
 def _runner(planned: Planned) -> Runner:
@@ -130,13 +170,6 @@ def _scalar(value: Any) -> Scalar:
 def _reason(error: BaseException) -> str:
     said = one_line(str(error)) or ("out of memory" if isinstance(error, MemoryError) else "no message")
     return f"{type(error).__name__}: {said}"
-
-
-def _let_go() -> None:
-    """What the failed cell held must not fail the next."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def one_line(text: str) -> str:

@@ -13,10 +13,8 @@ from harness.data.mnist_scale import LARGEST, SMALLEST
 from harness.experiment import Context
 from harness.records import Cell, Measurement, Scalar
 from harness.run.training.delta import DeltaProbe
-from harness.run.training.job import Job
-from harness.run.training.numerics import Numerics, repeatable, seed_of
-from harness.run.training.parallel import launch
-from harness.run.training.team import Team
+from harness.run.training.job import Job, Numerics, repeatable, seed_of
+from harness.run.training.parallel import Team, launch
 from harness.run.training.trainer import Trainer, checkpoint_in, percentage
 from harness.stopwatch import speedups
 

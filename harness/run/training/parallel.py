@@ -1,157 +1,139 @@
-"""Training in several processes: torchrun starts this module once for each, and they share every batch.
+"""Training in several processes that share every batch: who computes a step, and how the processes are started.
 
-The parent writes the order as a JSON file; rank 0 prints its progress, one JSON line at a time, and leaves the
-measurements, or why there are none, in another file. When the parent dies the pipe breaks, and the ranks with it.
+Rank 0 tells its progress through a pipe, and at last the measurements, or why there are none. The ranks die with the
+process that started them.
 """
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
+from torch.nn.parallel import DistributedDataParallel
 
 from harness.experiment import Context, Progress
 from harness.records import Cell, Measurement
 from harness.run import imports
-from harness.run.training.numerics import Numerics
+from harness.run.training.job import Numerics
 from sesn.errors import UsageError
 
-#: How a line of progress begins.
-TOLD = "progress "
-ORDER, ANSWER, COMPLAINTS = "order.json", "answer.json", "stderr.txt"
-#: How long the ranks may take to end when they are told to, in seconds.
-PATIENCE = 20.0
-#: How much of what the ranks wrote to stderr a reason may carry.
-LAST_CHARACTERS = 2000
+#: Seconds between looks at what rank 0 has said.
+PATIENCE = 0.1
+
+
+@dataclass(frozen=True)
+class Team:
+    """Who computes a step: one process alone, or one of several that share each batch."""
+
+    rank: int = 0
+    size: int = 1
+
+    def joined(self, network: nn.Module) -> nn.Module:
+        """The network to train: rank 0's weights and statistics on all ranks, and gradients averaged over them."""
+        if self.size == 1:
+            return network
+        place = next(network.parameters()).device
+        return DistributedDataParallel(network, device_ids=[place.index] if place.type == "cuda" else None)
+
+    def share(self, batch: Tensor) -> Tensor:
+        """This process's part of a batch: one piece after the other, which differ by one image at most."""
+        return torch.tensor_split(batch, self.size)[self.rank]
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over all ranks, the same on each."""
+        summed = value.clone()
+        if self.size > 1:
+            dist.all_reduce(summed)
+        return summed
 
 
 def launch(make: Callable[..., Any], cell: Cell, context: Context, numerics: Numerics) -> list[Measurement]:
     """Train a cell in as many processes as `numerics` says; `make` must be a function of an importable module."""
     ranks = numerics.ranks
-    order = {
-        "make": [make.__module__, make.__qualname__],
-        "cell": cell.as_dict(),
-        "numerics": asdict(numerics),
-        "data_root": str(context.data_root) if context.data_root is not None else None,
-        "scratch": str(context.scratch) if context.scratch is not None else None,
-        "device": context.device,
-    }
-    with tempfile.TemporaryDirectory(prefix="sesn-ranks-") as name:
-        folder = Path(name)
-        (folder / ORDER).write_text(json.dumps(order), encoding="utf-8")
-        code = _run(ranks, folder, context.on_progress)
-        answer = folder / ANSWER
-        if not answer.exists():
-            raise RuntimeError(f"the {ranks} processes ended with code {code} and no result: {_complaints(folder)}")
-        return _read_answer(json.loads(answer.read_text(encoding="utf-8")))
-
-
-def _run(ranks: int, folder: Path, on_progress: Progress) -> int:
-    """Start torchrun, pass its progress on, and see to it that nothing of it outlives this call."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc-per-node={ranks}"]
-    # The ranks share the processor: without a number torchrun would give each a single thread.
-    threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // ranks))}
-    with (folder / COMPLAINTS).open("wb") as complaints:
-        process = subprocess.Popen(
-            [*command, "-m", "harness.run.training.parallel", str(folder)],
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            env={**os.environ, **threads, **imports.environment()},
-            text=True,
-        )
+    ours, theirs = torch.multiprocessing.get_context("spawn").Pipe(duplex=False)
+    # The ranks share the processor.
+    place = Context(context.data_root, context.device, max(1, torch.get_num_threads() // ranks), context.scratch)
+    with tempfile.TemporaryDirectory(prefix="sesn-ranks-") as folder:
+        with _imports_passed_on():
+            arguments = (folder, theirs, make, cell, place, numerics)
+            started = start_processes(_rank, arguments, ranks, join=False, start_method="spawn")  # type: ignore[no-untyped-call]
+        assert started is not None
         try:
-            assert process.stdout is not None
-            _follow(process.stdout, on_progress)
-            return process.wait()
+            answer = _heard(started, ours, context.on_progress)
         finally:
-            _end(process)
+            for process in started.processes:
+                process.kill()
+                process.join()
+    if isinstance(answer, str):
+        raise RuntimeError(answer)
+    return answer
 
 
-def _follow(lines: IO[str], on_progress: Progress) -> None:
-    for line in lines:
-        if line.startswith(TOLD):  # and not something else that a library printed
-            fraction, doing = json.loads(line.removeprefix(TOLD))
-            on_progress(fraction, doing)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Ask torchrun to end its ranks and itself; insist if it does not."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def _complaints(folder: Path) -> str:
-    text = (folder / COMPLAINTS).read_text(encoding="utf-8", errors="replace").strip()
-    return text[-LAST_CHARACTERS:] or "they said nothing"
-
-
-def _read_answer(answer: dict[str, Any]) -> list[Measurement]:
-    if "error" in answer:
-        raise RuntimeError(answer["error"])
-    return [Measurement(one["metric"], tuple(one["values"]), one["at"]) for one in answer["measurements"]]
-
-
-# --- inside a rank
-
-
-def main(folder: Path) -> None:
-    """What each rank does."""
-    import torch.distributed as dist
-
-    order = json.loads((folder / ORDER).read_text(encoding="utf-8"))
-    on_cuda = torch.device(order["device"]).type == "cuda"
-    device = f"cuda:{os.environ['LOCAL_RANK']}" if on_cuda else order["device"]
-    if on_cuda:
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_cuda else "gloo")
+@contextmanager
+def _imports_passed_on() -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(imports.environment())
     try:
-        answer = _answer(order, device)
-        if dist.get_rank() == 0:
-            (folder / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
+        yield
     finally:
-        dist.destroy_process_group()
+        os.environ.clear()
+        os.environ.update(before)
 
 
-def _answer(order: dict[str, Any], device: str) -> dict[str, Any]:
-    """Train; a failure that all ranks meet alike becomes the answer, any other ends them."""
+def _heard(started: ProcessContext, ours: Connection[Any, Any], on_progress: Progress) -> list[Measurement] | str:
+    """Pass progress on until all ranks have ended; what rank 0 said last is the answer."""
+    failure, ended, answer = "", False, None
+    while not ended:
+        try:
+            ended = started.join(PATIENCE)
+        except ProcessException as error:
+            failure, ended = str(error), True
+        while ours.poll():
+            told = ours.recv()
+            if isinstance(told, tuple):
+                on_progress(*told)
+            else:
+                answer = told
+    return answer or f"the {len(started.processes)} processes ended without a result: {failure.strip()}"
+
+
+def _rank(
+    rank: int,
+    folder: str,
+    told: Connection[Any, Any],
+    make: Callable[..., Any],
+    cell: Cell,
+    context: Context,
+    numerics: Numerics,
+) -> None:
+    """What each rank does. A failure that all ranks meet alike becomes the answer, any other ends them."""
     from harness.run.training.cells import train_in
-    from harness.run.training.team import Ranks
 
-    team = Ranks()
-    module, name = order["make"]
-    make = getattr(importlib.import_module(module), name)
-    data_root, scratch = (Path(order[key]) if order[key] else None for key in ("data_root", "scratch"))
-    context = Context(data_root, device, scratch=scratch)
-    context = replace(context, on_progress=_say) if team.rank == 0 else context
+    torch.set_num_threads(context.threads)
+    on_cuda = context.device.startswith("cuda")
+    if on_cuda:
+        context = replace(context, device=f"cuda:{rank}")
+        torch.cuda.set_device(rank)
+    if rank == 0:
+        context = replace(context, on_progress=lambda *progress: told.send(progress))
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("nccl" if on_cuda else "gloo", meeting, rank=rank, world_size=numerics.ranks)
     try:
-        found = train_in(team, make, Cell.from_dict(order["cell"]), context, Numerics(**order["numerics"]))
+        answer: list[Measurement] | str = train_in(Team(rank, numerics.ranks), make, cell, context, numerics)
     except BrokenPipeError:
         raise
     except (FloatingPointError, UsageError, OSError) as error:
-        return {"error": f"{type(error).__name__}: {error}"}
-    return {"measurements": [asdict(one) for one in found]}
-
-
-def _say(fraction: float, doing: str) -> None:
-    sys.stdout.write(f"{TOLD}{json.dumps([fraction, doing])}\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+        answer = f"{type(error).__name__}: {error}"
+    finally:
+        dist.destroy_process_group()
+    if rank == 0:
+        told.send(answer)

@@ -20,9 +20,8 @@ from harness.data.labelled import LabelledImages
 from harness.data.tensors import Unusable
 from harness.experiment import Progress
 from harness.run.training.checkpoints import Checkpoint, Snapshot
-from harness.run.training.job import Batch, Job
-from harness.run.training.numerics import Numerics, generator, seed_of
-from harness.run.training.team import Team
+from harness.run.training.job import Batch, Job, Numerics, generator, seed_of
+from harness.run.training.parallel import Team
 from sesn._meaning import differing, meanings
 from sesn.errors import UsageError
 from sesn.networks import unused_parameters
