@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from sesn._torch import casting
 from sesn.errors import UsageError, WrongTypeError
+
+Entry = TypeVar("Entry")
 
 
 def complaint(name: str, value: object, rule: str, remedy: str = "") -> str:
@@ -59,6 +62,17 @@ def one_of(name: str, value: Any, options: Sequence[str]) -> str:
     if value not in options:
         raise UsageError(complaint(name, value, "one of " + ", ".join(map(repr, options))))
     return str(value)
+
+
+def looked_up(what: str, key: str, table: Mapping[str, Entry]) -> Entry:
+    """The entry of that key, given as the argument `what`; an unknown key is answered with the keys and the nearest."""
+    if not isinstance(key, str):
+        raise WrongTypeError(f"`{what}` (={key!r}) must be text, one of {', '.join(table)}")
+    if key in table:
+        return table[key]
+    nearest = difflib.get_close_matches(key.lower().replace("_", "-").replace(" ", "-"), table, n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise UsageError(f"`{what}` (={key!r}) must be one of {', '.join(table)}{hint}")
 
 
 def real_tensor(name: str, value: Any, axes: str) -> None:

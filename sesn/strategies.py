@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import sesn
 from sesn.algorithms.axis import PaddingMode
 from sesn.basis import Window
-from sesn.tools.spectra import random_images
+from sesn.tools.images import random_images
 
 T = TypeVar("T")
 Module = TypeVar("Module", bound=nn.Module)

@@ -83,7 +83,7 @@ def test_a_run_says_what_all_cells_share_once_and_each_by_what_differs(
     ended = invoke("run", "selftest", "--rows", tmp_path, "--threads", "1")
     assert ended.exit_code == 0, ended.output
     first, common, *finished = ended.stderr.splitlines()
-    assert first == "2 cells to run, 1 at a time; time: unknown, because no similar cell has finished"
+    assert first == "2 cells to run, 1 at a time; time: unknown, as no similar cell has finished"
     assert common == "selftest, all cells: steps=5"
     assert [re.sub(r"\d\.\d s", "T", line) for line in finished] == [
         "[1/2] ok, T: selftest number=1 (left: T)",
@@ -128,7 +128,9 @@ def test_reproduce_says_how_long_it_takes_and_where_the_page_is(selftest: pytest
             writer.append(Result(one.cell, "ok", (Measurement("delta", (1.0,)),), "", provenance("cpu"), "", 200.0))
     ended = invoke("reproduce", "--out", tmp_path / "out")
     assert ended.exit_code == 0, ended.output
-    assert re.match(r"2 cells to run, 1 at a time; time: \d+ min, as similar cells took\n", ended.stderr)
+    assert re.match(
+        r"2 cells to run, 1 at a time; time: \d+ min, as similar cells took; then the report is drawn\n", ended.stderr
+    )
     assert "all cells:" not in ended.stderr
     assert ended.stderr.endswith("drawing the report\n")
     assert rows[:2] == [tmp_path / "out", tmp_path / "out" / "rows"]

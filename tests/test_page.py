@@ -190,10 +190,8 @@ def test_what_is_folded_under_a_figure_says_all_about_it(visit: Visit) -> None:
 @pytest.mark.parametrize("target", ["differences", "configuration-mnist", "claim-depth", "figure-2"])
 def test_a_deep_link_opens_its_fold_and_shows_it(browser: Any, address: str, target: str) -> None:
     with Visit(browser, f"{address}#{target}") as visit:
-        visit.page.wait_for_timeout(800)  # it may scroll smoothly
-        place = visit.page.locator(f"#{target}")
-        assert place.locator(":is(table, .picture, blockquote)").first.is_visible()
-        assert -10 < visit.box(f"#{target}")["y"] < 700
+        visit.until(f"Math.abs(document.getElementById('{target}').getBoundingClientRect().top - 150) < 200")
+        assert visit.page.locator(f"#{target}").locator(":is(table, .picture, blockquote)").first.is_visible()
         visit.page.evaluate("location.hash = 'learning-curves'")
         visit.page.locator("#learning-curves .picture").wait_for(state="visible", timeout=5000)
 

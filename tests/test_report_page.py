@@ -124,6 +124,16 @@ def test_the_first_part_leads_and_the_parts_name_each_artefact_once() -> None:
     assert not {part["id"] for part in WORDS["parts"]} & set(named)
 
 
+def test_page_and_text_tell_the_same_in_the_same_order(written: Path) -> None:
+    page, text = ((written / name).read_text(encoding="utf-8") for name in ("index.html", "README.md"))
+    shown = re.findall(r'<(?:section|article|details)[^>]* id="([^"]+)"', page)
+    anchors = [name for name in re.findall(r'<a id="([^"]+)">', text) if name in shown]
+    assert [name for name in shown if name in anchors] == anchors
+    assert anchors[:2] == ["scorecard", WORDS["parts"][0]["artefacts"][0]]
+    assert text.index("claims of the paper: ") < text.index("| Claim | Paper | Here | Verdict |") < text.index("![")
+    assert text.count("<details><summary>") == text.count("</details>") > len(anchors) - len(WORDS["parts"])
+
+
 def test_a_failed_cell_is_told_in_words_and_its_exception_is_not(tmp_path: Path) -> None:
     cell = Cell("mnist-scale", 1, "lite", "cnn", {"data": "mnist", "recipe": "paper", "epochs": 1, "resolution": 28})
     exception = "RuntimeError: mat1 and mat2 shapes cannot be multiplied"
