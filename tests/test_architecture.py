@@ -47,7 +47,7 @@ ALLOWED = {
         "sesn/tools/picture.py",
         "import matplotlib\nfrom sesn import Meter\n",
     ),
-    "strategies": ("sesn/strategies.py", "import hypothesis\nfrom sesn.tools.spectra import random_images\n"),
+    "strategies": ("sesn/strategies.py", "import hypothesis\nfrom sesn.tools.images import random_images\n"),
     "harness takes a tool": ("harness/records.py", "from sesn.tools.machine import provenance\n"),
     "command line": ("harness/cli.py", "from harness import experiments, run, store\nprint()\n"),
     "a method named print": ("sesn/layers/pool.py", "class A:\n    def show(self):\n        self.print()\n"),

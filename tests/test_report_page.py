@@ -274,17 +274,17 @@ def test_every_artefact_can_be_made_alone(name: str, tmp_path: Path) -> None:
 def test_what_the_rows_do_not_give_any_more_is_removed(tmp_path: Path) -> None:
     rows = synthetic.store(tmp_path / "rows", synthetic.results())
     (tmp_path / "tables").mkdir()
-    outdated = tmp_path / "tables" / "mnist-scale.md"
+    outdated = tmp_path / "tables" / "own-experiments.md"
     others = [tmp_path / "tables" / "mine.md", tmp_path / "tables" / "table-1.png"]
     for path in (outdated, *others):
         path.write_text("of somebody", encoding="utf-8")
-    GeneratedFiles(tmp_path).add(["tables/mnist-scale.md"])  # as the report that wrote it did
+    GeneratedFiles(tmp_path).add(["tables/own-experiments.md"])  # as the report that wrote it did
     kept = invoke("--rows", rows, "--out", tmp_path, "--only", "epoch-time")
     assert kept.exit_code == 0
     assert "removed" not in kept.output
     assert outdated.exists()
-    result = invoke("--rows", rows, "--out", tmp_path, "--only", "mnist-scale")
-    assert "removed what these rows do not give: mnist-scale.md" in result.output
+    result = invoke("--rows", rows, "--out", tmp_path, "--only", "own-experiments")
+    assert "removed what these rows do not give: own-experiments.md" in result.output
     assert not outdated.exists()
     assert all(path.exists() for path in others)
     assert (tmp_path / "tables" / "epoch-time.md").exists()

@@ -21,7 +21,7 @@ from harness.run.engines.display import Bars, Lines, names, say, shared, spoken
 from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.writing import Doing, Writer
-from sesn.tools.endings import Stopped
+from sesn.tools.consoles import Stopped
 from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.
@@ -35,7 +35,7 @@ def campaign(
     errors: Console,
     *,
     quiet: bool,
-    draw: Callable[[], None] | None = None,
+    draw: Callable[[], object] | None = None,
 ) -> Campaign:
     """Run what is to do, telling of it on `errors`, and say on `console` how it went; a stopped run says so, too.
 

@@ -15,7 +15,7 @@ from harness.report import causes, claims, configurations, delta, errors, goals,
 from harness.report.findings import WORDS
 from harness.report.select import Selection
 from harness.report.tables import Table
-from sesn._lookup import looked_up
+from sesn._checks import looked_up
 from sesn.tools.drawing import Drawing
 
 Selections = Mapping[str, Selection]
