@@ -65,10 +65,10 @@ def test_rows_on_other_data_are_named_by_the_plan(tmp_path: Path, monkeypatch: p
     for command in ("plan", "status"):
         told = invoke(command, "mnist-scale", "--budget", "lite", "--rows", tmp_path).stdout
         assert (
-            "mnist-scale, lite: 1 stored cells are on other data (mnist, 10,000 and 50,000 images) than the data found "
-            "here (embedded, " in told
+            "1 stored cells are on other data (mnist) than the planned ones (embedded): they tell how long cells take"
+            in told
         )
-        assert "name the folder of those data by --data or $SESN_DATA" in told
+        assert "count as done where --data FOLDER or $SESN_DATA names the folder of those data" in told
 
 
 def test_status_names_what_is_running(tmp_path: Path) -> None:

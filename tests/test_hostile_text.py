@@ -75,9 +75,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {str(out): b"", **report_files(material(rows, out / "none.json"), out, rows)}
 
 
-@pytest.mark.parametrize(
-    "name", ["index.html", "README.md", "tables/mnist-scale-lite.md", "tables/mnist-scale-lite.csv"]
-)
+@pytest.mark.parametrize("name", ["index.html", "README.md", "tables/mnist-scale.md", "tables/mnist-scale.csv"])
 def test_nothing_invisible_is_in_the_report(files: dict[str, bytes], name: str) -> None:
     text = files[name].decode()
     assert "U+202E" in text
@@ -85,7 +83,7 @@ def test_nothing_invisible_is_in_the_report(files: dict[str, bytes], name: str) 
 
 
 def test_reasons_in_the_csv_are_no_formulas(files: dict[str, bytes]) -> None:
-    lines = list(csv.DictReader(io.StringIO(files["tables/mnist-scale-lite.csv"].decode())))
+    lines = list(csv.DictReader(io.StringIO(files["tables/mnist-scale.csv"].decode())))
     reasons = {line["reason"] for line in lines if line["method"] == "sesn-vector"}
     assert "'" + SHOWN in reasons
 

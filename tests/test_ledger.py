@@ -16,6 +16,10 @@ def planned(method: str, work: float, **settings: int) -> Planned:
     return Planned(Cell("stl10" if "depth" in settings else "mnist-scale", 1, "lite", method, settings), work)
 
 
+def left(known: Estimates, cells: list[Planned]) -> Total:
+    return Ledger(cells, known).left(cells)
+
+
 def test_estimates_are_in_proportion_to_work_by_method_and_size() -> None:
     known = Estimates("here", "cpu")
     for seconds in (10.0, 20.0, 60.0):
@@ -23,7 +27,7 @@ def test_estimates_are_in_proportion_to_work_by_method_and_size() -> None:
     assert known.seconds(planned("cnn", 5.0, resolution=28)) == 10.0
     assert known.seconds(planned("cnn", 5.0, resolution=56)) is None
     assert known.seconds(planned("wrn", 5.0, resolution=28)) is None
-    assert known.total([planned("cnn", 5.0, resolution=28), planned("wrn", 1.0)]) == Total(10.0, 1)
+    assert left(known, [planned("cnn", 5.0, resolution=28), planned("wrn", 1.0)]) == Total(10.0, 1)
 
 
 def test_a_thin_network_teaches_nothing_about_a_wide_one() -> None:
@@ -88,11 +92,11 @@ def test_the_reduced_network_of_stl10_is_predicted_by_its_own_epoch_time_and_mni
     seconds = {cell.method: 20.0 + number for number, cell in enumerate(timed)}
     rows = {cell.id: StoredCell(cell, facts, [Values("epoch_time", {}, [seconds[cell.method]])]) for cell in timed}
     known = estimates(rows, "here", "cpu")
-    assert known.total(wanted).unknown == 0
+    assert left(known, wanted).unknown == 0
     for one in wanted:
         epochs = one.work / (5000 * 48**2)
         assert known.seconds(one) == pytest.approx(seconds[one.cell.method] * epochs)
-    assert known.total(plan(Request("lite"), ["mnist-scale"])).seconds == 0
+    assert left(known, plan(Request("lite"), ["mnist-scale"])).seconds == 0
 
 
 def test_cells_on_other_data_and_of_other_budgets_teach_how_long_a_cell_takes() -> None:
@@ -125,9 +129,9 @@ def test_the_time_left_is_shared_by_jobs_except_where_cells_run_alone() -> None:
         known.learn(one, 10.0, "here", "cpu")
     ledger = Ledger([standing(one, {}) for one in (planned("cnn", 1.0), planned("cnn", 2.0), alone)], known, jobs=2)
     assert ledger.left(ledger.standings) == Total(25.0, 0)
-    assert Total(25.0, 0).words(spoken) == "25 s"
-    assert Total(25.0, 1).words(spoken) == "≥ 25 s"
-    assert Total(0.0, 1).words(spoken) == "?"
+    assert Total(25.0, 0).words == "25 s"
+    assert Total(25.0, 1).words == "≥ 25 s"
+    assert Total(0.0, 1).words == "?"
 
 
 @pytest.mark.parametrize(

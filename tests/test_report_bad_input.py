@@ -42,7 +42,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "<script>" not in readme
     assert "onerror=alert(1)>" not in readme
-    latex = (tmp_path / "out" / "tables" / "mnist-scale-lite.tex").read_text(encoding="utf-8")
+    latex = (tmp_path / "out" / "tables" / "mnist-scale.tex").read_text(encoding="utf-8")
     assert latex.count(r"\end{table}") == 1
 
 

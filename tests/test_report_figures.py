@@ -9,6 +9,7 @@ from typing import Any
 import golden_images
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 import torch
@@ -126,26 +127,17 @@ def test_frame_of_figure_2() -> None:
     assert math.isnan(knee["mean"])
 
 
-def test_what_figure_2_says_can_be_either() -> None:
-    for values, verdict in (((0.05, 0.06), "reproduced"), ((0.3, 0.5), "not reproduced")):
-        (finding,) = delta.says(delta.frame(selections(depth(0, {50: values}))))
-        assert finding.verdict == verdict
-        assert f"{sum(values) / 2:.2g}" in finding.text
-    (missing,) = delta.says(delta.frame(selections(depth(0, {10: (0.1, 0.2)}))))
-    assert missing.verdict == "missing"
-
-
-def test_figure_2_names_the_settings_that_bear_out_all_statements(shown: dict[str, Rendered]) -> None:
-    """Made-up rows: wide windows hold everywhere, published ones pass 6 % long before 50 layers."""
-    points = shown["figure-2"].frame
-    (finding,) = [one for one in delta.says(points) if "All three curves" in one.text]
-    good, bad = finding.text.split(" Otherwise: ")
-    assert "wide windows (4.5 σ), ReLU" in good
-    assert "published windows, ReLU (not 50 layers)" in bad
-    flat = points.assign(low=points["median"], high=points["median"])
-    flat.loc[flat["experiment"].eq("delta-downscale"), ["low", "high"]] = 1.0
-    (other,) = [one for one in delta.says(flat) if "All three curves" in one.text]
-    assert "wide windows (4.5 σ), ReLU (not the rise beyond 16×)" in other.text
+def test_figure_2_says_up_to_which_factor_a_layer_is_good() -> None:
+    published, wide = (1.0, 2.0, 16.0, 32.0), (1.0, 2.0, 16.0)
+    lines = [
+        {"experiment": "delta-downscale", "window": window, "nonlinearity": "linear", "series": "96 pixels", "x": x}
+        | {"median": 1e-3 if x < 20 else 0.5}
+        for window, factors in (("published", published), ("wide", wide))
+        for x in factors
+    ]
+    (said,) = delta.says(pd.DataFrame(lines))
+    assert said.startswith("One layer with published windows keeps a small median Δ")
+    assert said.endswith("up to 16× on 96 pixels.")
 
 
 SETTINGS = {"data": "mnist", "recipe": "paper", "epochs": 2, "resolution": 28, "augmented": False}
@@ -197,27 +189,18 @@ def test_frame_of_delta_against_accuracy_takes_the_tested_weights(runs: dict[str
     assert (line["error"], line["realisations"]) == (2.5, 2)
 
 
-def test_a_network_that_diverged_has_no_point_and_no_rank() -> None:
+def test_a_network_that_diverged_has_no_point() -> None:
     good, bad = {1: (0.1, 0.3)}, {1: (math.nan, math.inf)}
     methods = ("cnn", "ss-cnn", "sesn-scalar", "sesn-vector")
     found = [run(method, 0, 1.0, 2.0 + place, good) for place, method in enumerate(methods)]
     frame = training.accuracy_frame(selections(*found, run("sevf-vector", 0, 1.0, 90.0, bad)))
     assert math.isnan(frame[frame["method"].eq("sevf-vector")]["delta"].item())
     assert "nan" not in "".join(repr(point) for point in training.draw_accuracy(frame).placed())
-    (sentence,) = training.says_accuracy(frame.assign(delta=frame["delta"] / frame["error"]))
-    assert "Over 4 methods" in sentence.text
-    assert "-1.00" in sentence.text
 
 
 def test_what_training_does_to_delta_is_said_for_a_downscale(runs: dict[str, Selection]) -> None:
     (sentence,) = training.says_delta(training.delta_frame(runs))
-    assert sentence.text.startswith("Training multiplies Δ of the last map at downscale 2 by ")
-    methods = [run(method, 0, 1.0, 2.0, {1: (0.1, 0.3)}) for method in ("cnn", "ss-cnn", "sesn-scalar", "sesn-vector")]
-    frame = training.accuracy_frame(selections(*methods))
-    (sentence,) = training.says_accuracy(frame.assign(delta=range(1, 5), error=range(1, 5)))
-    assert "the rank correlation of Δ of the last map at downscale 2 and test error" in sentence.text
-    # Two of the 24 orders of four methods agree as well or as badly.
-    assert "+1.00 (p = 0.083)" in sentence.text
+    assert sentence.startswith("Training multiplies Δ of the last map at downscale 2 by ")
 
 
 def test_one_epoch_is_named_by_a_whole_number() -> None:
@@ -254,13 +237,13 @@ def test_frame_of_the_basis() -> None:
 
 
 def test_what_the_kernels_say() -> None:
-    text = " ".join(finding.text for finding in kernels.kernels_says(kernels.kernels_frame({})))
+    text = " ".join(finding for finding in kernels.kernels_says(kernels.kernels_frame({})))
     assert "T → H takes 8 × 3 kernels, of which 0 are zero: 6 kernels are stored" in text
     assert "H → H takes 8 × 12 kernels, of which 72 are zero: 6 kernels are stored" in text
 
 
 def test_only_published_windows_change_the_integral_of_a_function() -> None:
-    cut, whole = (finding.text for finding in kernels.basis_says(kernels.basis_frame({})))
+    cut, whole = (finding for finding in kernels.basis_says(kernels.basis_frame({})))
     spreads = [float(text.split(" varies over scales by up to ")[1].split(" ")[0]) for text in (cut, whole)]
     assert spreads[0] > 0.05
     assert spreads[1] < 1e-3
@@ -276,6 +259,6 @@ def test_frame_of_the_causes(shown: dict[str, Rendered]) -> None:
 def test_a_share_of_more_than_all_is_explained(shown: dict[str, Rendered]) -> None:
     frame: Any = shown["causes"].frame
     (finding,) = causes.causes_says(frame.assign(share=[1.36, *[0.0] * (len(frame) - 1)]))
-    assert "(share 136%; more than all of it, since other steps raise it)" in finding.text
+    assert "(share 136%; more than all of it, since other steps raise it)" in finding
     (finding,) = causes.causes_says(frame.assign(share=[0.5, *[0.0] * (len(frame) - 1)]))
-    assert "(share 50%)" in finding.text
+    assert "(share 50%)" in finding

@@ -67,12 +67,7 @@ def test_the_cause_is_what_nothing_is_left_without(frame: Any) -> None:
     assert cause(beside) == "not the nonlinearity"
 
 
-def test_sentences_and_table_say_the_same(frame: Any) -> None:
-    sentences = [finding.text for finding in goals.says(frame)]
-    assert sentences[0].startswith(
-        "With wide windows 2 of the 5 goals for Δ that were measured are met: 50 layers, linear, 1.41× (3e-05)"
-    )
-    assert len(sentences) == 4
+def test_the_table_says_which_goals_are_met(frame: Any) -> None:
     lines = goals.table(frame).lines
     assert [line[6].text for line in lines] == ["no", "no", "yes", "no", "yes"]
 

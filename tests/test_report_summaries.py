@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.report.summaries import Sample, agreement, counting_agreement, rounding, summarised
+from harness.report.summaries import Sample, agreement, summarised
 
 
 def frame(values: dict[tuple[int, int], float]) -> pd.DataFrame:
@@ -67,14 +67,3 @@ def test_fewer_than_three_runs_are_not_judged(few: int, other: int, mean: float,
 
 def test_without_any_spread_nothing_is_said() -> None:
     assert agreement(Sample(2.0, math.nan, 1), Sample(2.0, math.nan, 1)).word == ""
-
-
-def test_counting_alone_explains_a_difference_of_single_runs() -> None:
-    assert counting_agreement(10.0, 10.5, 8000).word == "in"
-    assert counting_agreement(10.0, 12.0, 8000).word == "out"
-    assert counting_agreement(10.0, 12.0, 80).word == "in"
-
-
-@pytest.mark.parametrize(("shown", "half"), [("3.8", 0.05), ("46.0", 0.05), (25.47, 0.005), ("4", 0.5)])
-def test_rounding(shown: str | float, half: float) -> None:
-    assert rounding(shown) == pytest.approx(half)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
 
 from harness.report.artefacts import ARTEFACTS
-from harness.report.findings import WORDS, Verdict
+from harness.report.findings import WORDS
 
 SOURCES = Path(__file__).parents[1] / "harness" / "report"
 CODE = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.glob("*.py"))
@@ -27,5 +26,5 @@ def test_every_sentence_is_said_and_every_one_that_is_said_is_there() -> None:
         if f'"{key}"' not in CODE and not any(re.fullmatch(one, key) for one in composed)
     ]
     assert unsaid == []
-    said = re.findall(r'(?:sentence\(|told\([^"]*?)\s*"([a-z0-9-]+)"', CODE)
-    assert set(said) - set(get_args(Verdict)) <= WORDS["sentences"].keys()
+    said = re.findall(r'sentence\(\s*"([a-z0-9-]+)"', CODE)
+    assert set(said) <= WORDS["sentences"].keys()

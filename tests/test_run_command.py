@@ -287,13 +287,16 @@ def test_the_plan_lists_experiments_cells_and_why_some_are_left_out(
     monkeypatch.delenv("SESN_DATA", raising=False)
     text = invoke("plan", "--budget", "paper", "--rows", tmp_path).stdout
     assert all(key in text for key in EXPERIMENTS)
-    assert "10 skipped: no folder of data sets with STL-10 was named" in text
+    assert "--verbose lists them" in text
+    every = invoke("plan", "--budget", "paper", "--rows", tmp_path, "--verbose").stdout
+    assert "10 skipped: no folder of data sets with STL-10 was named" in every
     document = json.loads(
         invoke("plan", "mnist-scale", "--budget", "paper", "--rows", tmp_path, "--cells", "--json").stdout
     )
     assert len(document["cells"]) == document["experiments"][0]["remaining"] == 264
     listed = invoke("plan", "parameters", "--methods", "cnn", "--rows", tmp_path, "--cells").stdout
-    assert "parameters: cnn, network=mnist, recipe=paper, seed=0 (takes ?)" in listed
+    assert "parameters, all cells: seed=0\n" in listed
+    assert " parameters cnn, network=mnist, recipe=paper (takes " in listed
 
 
 # --- data

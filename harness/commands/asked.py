@@ -8,11 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+from harness.commands.engines import Where, training_settings
 from harness.commands.ledger import Ledger, estimates, standing
+from harness.commands.options import ROWS, Choice
 from harness.data import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
-from harness.experiments import Request, experiment, plan
-from harness.records import BUDGETS, Budget, Cell, Planned, Scalar
+from harness.experiments import EXPERIMENTS, Request, experiment, plan
+from harness.records import BUDGETS, Budget, Cell, Planned
 from harness.store.lines import StoredCell
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
@@ -23,91 +25,73 @@ from sesn.tools.machine import hardware
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
 ORDERS = ("listed", "worth")
+#: The rows that came with the clone.
+COMMITTED = Path(__file__).parents[2] / ROWS
 
 
 class Asked:
-    """Which cells, by the options that `plan`, `run` and `status` share; whatever is wrong with them is said here.
+    """Which cells a choice is about; whatever is wrong with it is said here.
 
     Args:
-        experiments: keys, or FILE.py:NAME of experiments from outside; none means all.
-        budget: smoke, lite or paper.
-        methods: keys between commas; none means all.
-        recipe: paper or released.
-        data: the folder of data sets; None: $SESN_DATA, or embedded data.
-        images: the image set for Delta, or a folder of pictures, which cells name as it is given here; None: STL-10 if
-            it is there, else embedded.
-        rows: the folder of the store.
-        training: settings of training cells.
-        where: settings, or the seed, that a cell must have, as NAME=VALUE; none means any.
+        choice: the options.
         order: one of ORDERS.
     """
 
-    def __init__(
-        self,
-        experiments: Sequence[str] | None,
-        budget: str,
-        methods: Sequence[str] | None,
-        recipe: str,
-        data: Path | None,
-        images: str | None,
-        rows: Path,
-        training: dict[str, Scalar],
-        *,
-        where: Sequence[str] | None = None,
-        order: str = ORDERS[0],
-    ) -> None:
-        named = ",".join(methods or ())
+    def __init__(self, choice: Choice, order: str = ORDERS[0]) -> None:
+        self.choice = choice
+        self.training = training_settings(choice.precision, choice.ranks)
+        named = ",".join(choice.methods or ())
         self.methods = tuple(_parts(named))
         # Nothing named must not mean everything: a script's variable may be empty.
-        require(bool(self.methods) or not methods, "methods", named, "keys of methods", "leave it out for all")
+        require(bool(self.methods) or not choice.methods, "methods", named, "keys of methods", "leave it out for all")
+        budget = BUDGETS[0] if choice.budget is None else choice.budget
         self.budget = cast(Budget, one_of("budget", budget, BUDGETS))
         self.order = one_of("order", order, ORDERS)
-        self.experiments = tuple(experiment(name).key for name in experiments or ())
-        self.where = _wanted(where or ())
-        self.recipe, self.data, self.images, self.rows, self.training = recipe, data, images, rows, training
+        self.experiments = tuple(experiment(name).key for name in choice.experiments or ())
+        self.where = _wanted(choice.where or ())
 
     @cached_property
     def request(self) -> Request:
         """The same as a request to the plan; whatever is wrong is said here."""
-        if self.data is not None:
-            data_root(self.data)
-        digits, no_stl10 = mnist_source(self.data), stl10_available(self.data)
+        data = self.choice.data
+        if data is not None:
+            data_root(data)
+        digits, no_stl10 = mnist_source(data), stl10_available(data)
         request = Request(
             self.budget,
             self.methods or None,
-            known_recipe(self.recipe),
+            known_recipe(self.choice.recipe),
             digits,
             self._images(),
             no_stl10,
             self.training,
-            digit_counts(digits, self.data),
+            digit_counts(digits, data),
         )
-        return request if no_stl10 else replace(request, stl10_counts=stl10_counts(self.data))
+        return request if no_stl10 else replace(request, stl10_counts=stl10_counts(data))
 
     def _images(self) -> str:
-        found = photograph_source(self.data)
-        if self.images is None:
+        """The image set for Delta, or a folder of pictures, which cells name as it is given here."""
+        found, given = photograph_source(self.choice.data), self.choice.images
+        if given is None:
             return found
-        if self.images not in image_sets():
-            self._check_folder(self.images)
-        elif self.images == "stl10" != found:
-            raise UsageError(f"`images` (='stl10') is not there: {stl10_available(self.data, ('train',))}")
-        return self.images
-
-    @staticmethod
-    def _check_folder(name: str) -> None:
-        """Refuse what is neither a set of images nor a folder of pictures."""
-        rule = f"one of {', '.join(map(repr, image_sets()))}, or a folder of pictures"
-        require(bool(name) and Path(name).is_dir(), "images", name, rule)
-        try:
-            picture_files(Path(name))
-        except OSError as error:
-            raise UsageError(complaint("images", name, rule, str(error))) from error
+        if given not in image_sets():
+            _pictures(given)
+        elif given == "stl10" != found:
+            raise UsageError(f"`images` (='stl10') is not there: {stl10_available(self.choice.data, ('train',))}")
+        return given
 
     @cached_property
     def entries(self) -> dict[str, StoredCell]:
         """What is stored, of all experiments."""
-        return stored(self.rows)
+        return stored(self.choice.rows)
+
+    @cached_property
+    def teachers(self) -> dict[str, StoredCell]:
+        """What tells how long cells take: what is stored here, and what came with the clone."""
+        keys = set(self.experiments or EXPERIMENTS)
+        keys |= {EXPERIMENTS[key].timed_by for key in keys} - {""}
+        same = self.choice.rows.resolve() == COMMITTED
+        return self.entries if same else {**stored(COMMITTED, sorted(keys)), **self.entries}
 
     def planned(self, budget: Budget) -> list[Planned]:
         """The cells."""
@@ -120,13 +104,36 @@ class Asked:
         chosen = [one for one in cells if self.where.items() <= _texts(one.cell).items()]
         if not chosen:
             raise UsageError(_no_such_cell(self.where, [one.cell for one in cells]))
+        self._check_pictures(chosen)
         return chosen
 
-    def ledger(self, jobs: int, device: str, threads: int, budget: Budget | None = None) -> Ledger:
+    def _check_pictures(self, planned: Sequence[Planned]) -> None:
+        """Refuse a folder that has fewer pictures than a cell wants."""
+        folder = self.request.images
+        if folder not in image_sets():
+            there = len(_pictures(folder))
+            for cell in (one.cell for one in planned if one.to_do and one.cell.settings.get("images") == folder):
+                wanted = int(cell.settings.get("image_count", 0))
+                what = f"a folder of at least {wanted} pictures for {cell.experiment} at the {cell.budget} budget"
+                require(wanted <= there, "images", folder, what, f"it holds {there}")
+
+    def ledger(self, place: Where, budget: Budget | None = None) -> Ledger:
         """How every cell stands that was asked for, or would have been at another budget."""
-        known = estimates(self.entries, hardware(device), device, threads)
-        ledger = Ledger([standing(one, self.entries) for one in self.planned(budget or self.budget)], known, jobs)
+        device = place.workers[0]
+        known = estimates(self.teachers, hardware(device), device, place.threads_each)
+        standings = [standing(one, self.entries) for one in self.planned(budget or self.budget)]
+        ledger = Ledger(standings, known, len(place.workers))
         return ledger.by_worth() if self.order == "worth" else ledger
+
+
+def _pictures(folder: str) -> list[Path]:
+    """The pictures of a folder; what is neither a set of images nor a folder of pictures is refused."""
+    rule = f"one of {', '.join(map(repr, image_sets()))}, or a folder of pictures"
+    require(bool(folder) and Path(folder).is_dir(), "images", folder, rule)
+    try:
+        return picture_files(Path(folder))
+    except OSError as error:
+        raise UsageError(complaint("images", folder, rule, str(error))) from error
 
 
 def _parts(text: str) -> list[str]:

@@ -3,57 +3,71 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.commands.asked import Asked
 from harness.commands.engines import Where
-from harness.commands.ledger import Ledger, Total
+from harness.commands.ledger import Ledger
 from harness.records import Cell, Planned, Result
-from harness.run.engines.display import Bars, Display, Lines, short_names, spoken
+from harness.run.engines.display import Bars, Lines, names, say, shared, spoken
 from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.writing import Doing, Writer
-from sesn.tools.endings import Stopped
+from sesn.tools.consoles import Stopped
 from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.
 TOLD_EVERY = 2.0
 
 
-def campaign(asked: Asked, where: Where, console: Console, errors: Console, *, quiet: bool) -> Campaign:
-    """Run what is to do, telling of it on `errors`, and say on `console` how it went; a stopped run says so, too."""
+def campaign(
+    asked: Asked,
+    where: Where,
+    console: Console,
+    errors: Console,
+    *,
+    quiet: bool,
+    draw: Callable[[], object] | None = None,
+) -> Campaign:
+    """Run what is to do, telling of it on `errors`, and say on `console` how it went; a stopped run says so, too.
+
+    `draw` makes the report of a run that has one, while the run is still shown.
+    """
     where.check_training(asked.training)
-    workers = where.workers
     # Whatever is wrong with what was asked for is said before anything is made.
     asked.planned(asked.budget)
     engine = where.build()
     begun = time.monotonic()
     try:
-        with Writer(asked.rows) as writer:
-            ledger = asked.ledger(len(workers), workers[0], where.threads_each)
-            store_skips(ledger.standings, asked.entries, writer)
-            sweep(where.scratch_folder, asked.entries)
-            run = Campaign(ledger, asked.entries, writer, where.scratch_folder)
-            with run.shown(errors, quiet=quiet) as run.display:
+        with ExitStack() as shown:
+            with Writer(asked.choice.rows) as writer:
+                ledger = asked.ledger(where)
+                store_skips(ledger.standings, asked.entries, writer)
+                sweep(where.scratch_folder, asked.entries)
+                run = Campaign(ledger, asked.entries, writer, where.scratch_folder)
+                if not quiet:
+                    run.announce(errors, draws=draw is not None)
+                run.display = shown.enter_context(run.shown(errors, quiet=quiet, draws=draw is not None))
                 if ledger.to_do:
                     engine.run(ledger.to_do, run)
+            if draw is not None:
+                run.display.drawing()
+                draw()
     except KeyboardInterrupt:  # Stopped is one
         with suppress(Stopped):
-            errors.print(
-                "stopped; all that finished is stored, and the same command continues where it stopped", soft_wrap=True
-            )
+            say(errors, "stopped; all that finished is stored, and the same command continues where it stopped")
         raise
-    told = run.summary(time.monotonic() - begun)
-    console.print(f"{told}; rows in {asked.rows}", highlight=False, soft_wrap=True)
+    say(console, f"{run.summary(time.monotonic() - begun)}; rows in {asked.choice.rows}")
     if run.counts["failed"]:
-        errors.print(f"tracebacks are in {where.logs}", highlight=False, soft_wrap=True)
+        say(errors, f"tracebacks are in {where.logs}")
     return run
 
 
@@ -94,22 +108,41 @@ class Campaign:
     entries: Mapping[str, StoredCell]
     writer: Writer
     scratch: Path
-    display: Display = field(default_factory=Display)
     counts: Counter[str] = field(default_factory=Counter)
     _running: dict[str, Doing] = field(default_factory=dict)
     _told: float = 0.0
+    display: Lines = field(init=False)
     _waiting: dict[str, Planned] = field(init=False)
     _names: Mapping[str, str] = field(init=False)
+    _cells: list[Cell] = field(init=False)
 
     def __post_init__(self) -> None:
         self._waiting = {one.cell.id: one for one in self.ledger.to_do}
-        self._names = short_names([one.cell for one in self.ledger.to_do])
+        self._cells = [one.cell for one in self.ledger.standings if one.state != "skipped"]
+        every = names(self._cells)
+        self._names = {name: every[name] for name in self._waiting}
 
-    def shown(self, errors: Console, *, quiet: bool) -> Display:
+    def announce(self, errors: Console, *, draws: bool) -> None:
+        """Say how much there is to do, how long it takes, and what all cells of an experiment have in common."""
+        if not self._waiting:
+            return
+        left, count, jobs = self.ledger.left(self.ledger.to_do), len(self._waiting), self.ledger.jobs
+        told = f"{left.words}, as similar cells took" if left.seconds else "unknown, as no similar cell has finished"
+        then = "; then the report is drawn" if draws else ""
+        lines = [f"{count} cell{'s' * (count != 1)} to run, {jobs} at a time; time: {told}{then}"]
+        if not draws:
+            lines += [f"{key}, all cells: {told}" for key, told in shared(self._cells).items() if told]
+        for line in lines:
+            say(errors, line)
+
+    def shown(self, errors: Console, *, quiet: bool, draws: bool) -> Lines:
         """The display that shows the run: bars on a terminal, lines elsewhere or if it is to be quiet."""
-        if errors.is_terminal and not quiet:
-            return Bars(errors, len(self._names), self.left, self._names)
-        return Lines(errors, len(self._names), self.left, quiet=quiet)
+        if not errors.is_terminal or errors.is_dumb_terminal or quiet:
+            return Lines(errors, self._names, self.left, quiet=quiet)
+        seconds = {name: self.ledger.estimates.seconds(one) for name, one in self._waiting.items()}
+        usual = statistics.median([known for known in seconds.values() if known] or [1.0])
+        weights = {name: known or usual for name, known in seconds.items()}
+        return Bars(errors, self._names, self.left, weights, draws=draws)
 
     def started(self, cell: Cell) -> None:
         """Note it."""
@@ -147,13 +180,9 @@ class Campaign:
 
     def left(self) -> str:
         """The time left, in words."""
-        seconds = unknown = 0.0
-        for name, planned in self._waiting.items():
-            expected = self.ledger.estimates.seconds(planned)
-            unknown += expected is None
-            done = self._running[name].fraction if name in self._running else 0.0
-            seconds += (expected or 0.0) * (1 - done)
-        return Total(seconds / max(len(self._running), 1), int(unknown)).words(spoken)
+        done = {name: one.fraction for name, one in self._running.items()}
+        # On a cluster more may run at a time than this machine would take.
+        return replace(self.ledger, jobs=max(len(done), 1)).left(self._waiting.values(), done).words
 
     def summary(self, seconds: float) -> str:
         """The last line."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from harness.data import named_root
 from harness.experiment import Context
-from harness.records import Planned, Scalar
+from harness.records import Scalar
 from harness.run.engines.cluster import Cluster
 from harness.run.engines.local import Local
-from harness.run.engines.work import Listener, cores, devices, for_workers, threads_of_each
+from harness.run.engines.work import cores, devices, for_workers, threads_of_each
 from harness.run.training.job import Numerics
 from sesn._checks import one_of, require, whole
 from sesn.tools.files import check_writable
@@ -22,26 +21,9 @@ JOBS_PER_CORE = 8
 MOST_ELSEWHERE = 1024
 
 
-class Engine(Protocol):
-    """What carries out cells."""
-
-    def run(self, cells: list[Planned], listener: Listener) -> None:
-        """Carry them all out, telling the listener."""
-
-
 @dataclass(frozen=True)
 class Where:
-    """The options, checked.
-
-    Attributes:
-        engine: "local" or "ray".
-        jobs: cells at a time; None: one a GPU, or one.
-        device: auto, cpu, cuda or cuda:N.
-        threads: of each cell; None: its share of the cores.
-        address: of the Ray cluster; None starts one.
-        data: the folder of data sets; None: $SESN_DATA.
-        scratch: the folder of checkpoints and logs; None only where nothing is run.
-    """
+    """The options of `run`, checked; there is a folder of checkpoints and logs wherever something is run."""
 
     engine: str
     jobs: int | None
@@ -105,7 +87,7 @@ class Where:
         """Where tracebacks go."""
         return "Ray's logs of its workers" if self.engine == "ray" else f"{self.scratch}/worker-*.log"
 
-    def build(self) -> Engine:
+    def build(self) -> Cluster | Local:
         """The engine."""
         # Absolute: workers, and other machines, may stand elsewhere.
         root = named_root(self.data)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from harness.experiments import EXPERIMENTS, Experiment
-from harness.records import Cell, Planned
+from harness.records import Cell, Planned, State
+from harness.run.engines.display import spoken
 from harness.store.lines import StoredCell
 from sesn.tools.machine import device_kind
 
+STATES: tuple[State, ...] = ("done", "failed", "skipped", "remaining")
 #: Marks a kind of cell whose time is predicted from the time of one epoch, because no such cell has finished.
 PREDICTED = "predicted"
 
@@ -33,11 +35,7 @@ class Estimates:
 
     Of the finished cells of a kind those count whose work is nearest: what a cell costs beside its work weighs most in
     the smallest, and would be multiplied. On the processor a cell is taken to be as much faster as it has threads.
-
-    Args:
-        machine: the name of what computes.
-        device: cpu or cuda.
-        threads: of each cell that is to be estimated.
+    The machine, the device and the threads are those of the cells that are to be estimated.
     """
 
     def __init__(self, machine: str, device: str, threads: int = 1) -> None:
@@ -48,21 +46,15 @@ class Estimates:
         #: asked for all cells each second, while there is news once in a while
         self._medians: dict[tuple[tuple[str, ...], float], float] = {}
 
-    def learn(self, planned: Planned, seconds: float, machine: str, device: str, threads: int = 1) -> None:
-        """Take a finished cell into account."""
-        self._note(_kind(planned.cell), planned.work, seconds, machine, device, threads)
-
-    def predict(self, planned: Planned, seconds: float, machine: str, device: str, threads: int = 1) -> None:
-        """Take a measured rate into account, for as long as no cell of this kind has finished."""
-        self._note((PREDICTED, *_kind(planned.cell)), planned.work, seconds, machine, device, threads)
-
-    def _note(
-        self, kind: tuple[str, ...], work: float, seconds: float, machine: str, device: str, threads: int
+    def learn(
+        self, planned: Planned, seconds: float, machine: str, device: str, threads: int = 1, *, predicted: bool = False
     ) -> None:
+        """Take a finished cell into account, or a measured rate for as long as no cell of this kind has finished."""
+        kind = (PREDICTED, *_kind(planned.cell)) if predicted else _kind(planned.cell)
         alone = seconds * threads if device_kind(device) == "cpu" else seconds
         for key in (kind, (*kind, machine, device_kind(device))):
-            self._seen[key][work].append(alone)
-            self._medians.pop((key, work), None)
+            self._seen[key][planned.work].append(alone)
+            self._medians.pop((key, planned.work), None)
 
     def seconds(self, planned: Planned) -> float | None:
         """Of a cell, by those of its kind on this machine, else on any, else by measured rates; None without any."""
@@ -76,11 +68,6 @@ class Estimates:
             self._medians[key, nearest] = statistics.median(self._seen[key][nearest])
         return self._medians[key, nearest] * planned.work / nearest / self._threads
 
-    def total(self, cells: Iterable[Planned]) -> Total:
-        """Of many cells."""
-        seconds = [self.seconds(planned) for planned in cells]
-        return Total(sum(filter(None, seconds)), seconds.count(None))
-
 
 class Total(NamedTuple):
     """Seconds of the cells that can be estimated, and how many cannot."""
@@ -88,11 +75,17 @@ class Total(NamedTuple):
     seconds: float
     unknown: int
 
-    def words(self, spoken: Callable[[float | None], str]) -> str:
+    @property
+    def words(self) -> str:
         """For people: at least so long, where some are unknown."""
         if self.unknown and not self.seconds:
             return "?"
         return ("≥ " if self.unknown else "") + spoken(self.seconds)
+
+
+def is_begun(standings: Iterable[Planned]) -> bool:
+    """Whether anything of it was run."""
+    return any(one.state in ("done", "failed") for one in standings)
 
 
 def _kind(cell: Cell) -> tuple[str, ...]:
@@ -118,7 +111,7 @@ def estimates(entries: Mapping[str, StoredCell], machine: str, device: str, thre
         for trained in EXPERIMENTS.values():
             if trained.timed_by == row.key:
                 for planned, seconds in _predictions(trained, entry):
-                    known.predict(planned, seconds, *where)
+                    known.learn(planned, seconds, *where, predicted=True)
     return known
 
 
@@ -149,18 +142,14 @@ class Ledger:
         One realisation of every method comes before the second of any, one column of a table before the next, and the
         quick cells of a column before the slow ones.
         """
-        experiments, columns = (
-            {name: place for place, name in enumerate(dict.fromkeys(names))}
-            for names in (
-                [one.cell.experiment for one in self.standings],
-                [_column(one.cell) for one in self.standings],
-            )
-        )
+        places: dict[str, int] = {}
+        for one in self.standings:
+            for name in (one.cell.experiment, _column(one.cell)):
+                places.setdefault(name, len(places))
 
         def worth(one: Planned) -> tuple[int, int, int, float]:
             cell, seconds = one.cell, self.estimates.seconds(one)
-            place = experiments[cell.experiment], cell.seed, columns[_column(cell)]
-            return *place, math.inf if seconds is None else seconds
+            return places[cell.experiment], cell.seed, places[_column(cell)], math.inf if seconds is None else seconds
 
         return replace(self, standings=sorted(self.standings, key=worth))
 
@@ -169,11 +158,6 @@ class Ledger:
         """What a run would carry out."""
         return [one for one in self.standings if one.to_do]
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether anything of it was run."""
-        return any(one.state in ("done", "failed") for one in self.standings)
-
     def experiments(self) -> dict[str, list[Planned]]:
         """The cells of each experiment."""
         groups: dict[str, list[Planned]] = {}
@@ -181,22 +165,32 @@ class Ledger:
             groups.setdefault(one.cell.experiment, []).append(one)
         return groups
 
-    def left(self, standings: Iterable[Planned]) -> Total:
-        """How long a run of the cells that are to do takes."""
-        cells = [one for one in standings if one.to_do]
-        alone = self.estimates.total(one for one in cells if one.alone)
-        others = self.estimates.total(one for one in cells if not one.alone)
-        return Total(alone.seconds + others.seconds / self.jobs, alone.unknown + others.unknown)
+    def begun(self) -> dict[str, list[Planned]]:
+        """The same, with those of which nothing was run taken together."""
+        every = self.experiments()
+        rest = {key: of for key, of in every.items() if not is_begun(of)}
+        if len(rest) < 2:
+            return every
+        together = {f"{len(rest)} not begun": [one for of in rest.values() for one in of]}
+        return {key: of for key, of in every.items() if key not in rest} | together
+
+    def left(self, standings: Iterable[Planned], done: Mapping[str, float] | None = None) -> Total:
+        """How long a run of the cells that are to do takes, of some of which a part (0..1, by id) is done."""
+        total = Total(0.0, 0)
+        for one in (one for one in standings if one.to_do):
+            seconds = self.estimates.seconds(one)
+            rest = (1 - (done or {}).get(one.cell.id, 0.0)) / (1 if one.alone else self.jobs)
+            total = Total(total.seconds + rest * (seconds or 0.0), total.unknown + (seconds is None))
+        return total
 
     def summary(self, key: str, standings: Sequence[Planned]) -> dict[str, Any]:
         """An experiment as plain data."""
-        left = self.left(standings)
-        counts = Counter(one.state for one in standings)
+        left, counts = self.left(standings), Counter(one.state for one in standings)
         return {
             "experiment": key,
             "budget": standings[0].cell.budget,
             "cells": len(standings),
-            **{state: counts[state] for state in ("done", "failed", "skipped", "remaining")},
+            **{state: counts[state] for state in STATES},
             "reasons": dict(Counter(one.reason for one in standings if one.reason)),
             "seconds_left": left.seconds,
             "cells_of_unknown_length": left.unknown,
@@ -204,6 +198,6 @@ class Ledger:
 
     def cell(self, one: Planned) -> dict[str, Any]:
         """A cell as plain data."""
-        cell = one.cell
         seconds = self.estimates.seconds(one) if one.to_do else None
-        return {"cell": cell.id, **cell.as_dict(), "state": one.state, "reason": one.reason, "seconds": seconds}
+        told = {"state": one.state, "reason": one.reason, "seconds": seconds}
+        return {"cell": one.cell.id, **one.cell.as_dict(), **told}

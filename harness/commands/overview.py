@@ -1,45 +1,93 @@
-"""Tables of the plan and of what is done of it."""
+"""The plan, what is done of it and what to do next, in a screenful of words."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from harness.commands.asked import Asked
-from harness.commands.ledger import Ledger, Total
+from harness.commands.asked import ORDERS, Asked
+from harness.commands.ledger import STATES, Ledger
+from harness.commands.options import ROWS, Choice
 from harness.data.sources import DataSetStatus
 from harness.experiments import EXPERIMENTS
-from harness.records import Cell, Planned, State
-from harness.run.engines.display import spoken
+from harness.records import Cell, Planned
+from harness.run.engines.display import names, say, shared, spoken
 from harness.store.reading import size
 from harness.store.writing import running
 
-STATES: tuple[State, ...] = ("done", "failed", "skipped", "remaining")
 #: What git and those who clone should not be asked to carry.
 LARGEST_STORE = 50e6
+#: So many reasons for failures are told before the rest is folded.
+FAILURES = 3
 
 
-def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool) -> None:
+def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool, verbose: bool) -> None:
     """The cells of each experiment and how long they take; every cell, if asked."""
     if cells:
+        every = [one.cell for one in ledger.standings]
+        for key, told in shared(every).items():
+            say(console, f"{key}, all cells: {told}")
+        called = names(every)
         for one in ledger.standings:
-            console.print(_line(one, ledger), markup=False, highlight=False, soft_wrap=True)
-    print_overview([ledger], console)
-    _print_other_data([ledger], asked, console)
+            reason = one.reason or (f"takes {spoken(ledger.estimates.seconds(one))}" if one.to_do else "")
+            told = f"{one.state:9} {one.cell.id} {called[one.cell.id]}"
+            say(console, told + (f" ({reason})" if reason else ""))
+    _print_overview([ledger], asked, console, verbose=verbose, every=True)
+    if ledger.to_do:
+        order = () if asked.order == ORDERS[0] else ("--order", asked.order)
+        say(console, f"Run them with `{asked.choice.command('run', *order)}`.")
+    else:
+        print_next(console, asked.choice)
 
 
-def _line(one: Planned, ledger: Ledger) -> str:
-    cell = one.cell
-    told = one.reason or (f"takes {spoken(ledger.estimates.seconds(one))}" if one.to_do else "")
-    return f"{one.state:9} {cell.id} {cell.title}" + (f" ({told})" if told else "")
+def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, verbose: bool) -> None:
+    """What is running, what is done, and what to do next."""
+    choice, active = asked.choice, running(asked.choice.rows)
+    if active:
+        say(console, f"a run is going on ({active.words}):")
+        for one in active.cells:
+            say(console, f"  {one.cell}: {one.fraction:.0%}" + (f", {one.doing}" if one.doing else ""))
+    if ledgers:
+        _print_overview(ledgers, asked, console, verbose=verbose, every=verbose or bool(choice.budget))
+    _print_oddities(asked, console)
+    waiting = next((ledger.to_do[0].cell.budget for ledger in ledgers if ledger.to_do), None)
+    if active:
+        say(console, "The same command says again how far it is.")
+    elif not ledgers:
+        say(console, f"nothing is stored in {choice.rows} yet; `sesn plan` lists what can be run")
+    elif waiting:
+        say(console, f"Run the rest with `{replace(choice, budget=waiting).command('run')}`.")
+    else:
+        print_next(console, choice)
 
 
-def print_overview(ledgers: Sequence[Ledger], console: Console) -> None:
+def _print_oddities(asked: Asked, console: Console) -> None:
+    """What in the store is of no use, or too much."""
+    rows, cells = asked.choice.rows, [entry.cell for entry in asked.entries.values()]
+    known = [cell for cell in cells if cell.experiment in EXPERIMENTS]
+    if stale := sum(not EXPERIMENTS[cell.experiment].knows(cell) for cell in known):
+        say(console, f"{stale} stored cells are of older versions of their experiment: nothing uses them")
+    if (stored := size(rows)) > LARGEST_STORE:
+        say(console, f"{rows} holds {stored / 1e6:.0f} MB; do not commit more than {LARGEST_STORE / 1e6:.0f} MB")
+
+
+def print_next(console: Console, choice: Choice, failed: int = 0) -> None:
+    """What to do when nothing is left to run."""
+    if failed:
+        say(console, f"The same command runs the {failed} failed cell{'s' * (failed != 1)} again.")
+    else:
+        rows = "" if choice.rows == ROWS else f" --rows {quote(str(choice.rows))} --out FOLDER"
+        say(console, f"Draw figures and tables with `sesn report{rows}`.")
+
+
+def _print_overview(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, verbose: bool, every: bool) -> None:
     """A line for each experiment and budget; below, why cells failed or were left out, and what the estimate means."""
     table = Table(box=None, padding=(0, 1))
     for name in ("experiment", "budget"):
@@ -47,38 +95,42 @@ def print_overview(ledgers: Sequence[Ledger], console: Console) -> None:
     for name in ("cells", *STATES, "time left"):
         table.add_column(name, justify="right", no_wrap=True)
     for ledger in ledgers:
-        for key, standings in ledger.experiments().items():
+        for key, standings in (ledger.experiments() if every else ledger.begun()).items():
             counts = Counter(one.state for one in standings)
             numbers = [str(len(standings)), *(str(counts[state]) for state in STATES)]
-            left = ledger.left(standings).words(spoken) if counts["failed"] or counts["remaining"] else "–"
+            left = ledger.left(standings).words if counts["failed"] or counts["remaining"] else "–"
             table.add_row(key, standings[0].cell.budget, *numbers, left)
     console.print(table)
-    for ledger in ledgers:
-        _print_reasons(ledger, console)
-    _print_total(ledgers, console)
+    _print_reasons([one for ledger in ledgers for one in ledger.standings], console, verbose=verbose)
+    _print_other_data(ledgers, asked, console)
+    _print_time(ledgers, console)
 
 
-def _print_reasons(ledger: Ledger, console: Console) -> None:
-    for key, standings in ledger.experiments().items():
-        counts = Counter((one.state, one.reason) for one in standings if one.reason)
-        for (state, reason), count in counts.most_common():
-            told = f"{key}, {standings[0].cell.budget}: {count} {state}: {reason}"
-            console.print(told, style="red" if state == "failed" else "", markup=False, highlight=False, soft_wrap=True)
+def _print_reasons(standings: Sequence[Planned], console: Console, *, verbose: bool) -> None:
+    """Every reason if asked; else the commonest of failures, and how many cells are skipped."""
+    for state, most, kept, style in (("failed", FAILURES, FAILURES, "red"), ("skipped", 1, 0, "")):
+        of_state = [one for one in standings if one.state == state]
+        where = Counter((one.cell.experiment, one.cell.budget, one.reason) for one in of_state)
+        reasons = {one.reason for one in of_state}
+        folded = len(reasons) > most and not verbose
+        for (key, budget, reason), count in where.most_common(kept if folded else None):
+            say(console, f"{key}, {budget}: {count} {state}: {reason}", style)
+        if folded:
+            say(console, f"{len(of_state)} cells {state}, for {len(reasons)} reasons; --verbose lists them", style)
 
 
-def _print_total(ledgers: Sequence[Ledger], console: Console) -> None:
-    totals = [ledger.left(ledger.standings) for ledger in ledgers]
-    total = Total(sum(total.seconds for total in totals), sum(total.unknown for total in totals))
-    if not any(ledger.to_do for ledger in ledgers):
-        console.print("nothing is left to do")
+def _print_time(ledgers: Sequence[Ledger], console: Console) -> None:
+    """How long it takes, in one line."""
+    totals = {ledger.standings[0].cell.budget: ledger.left(ledger.to_do) for ledger in ledgers if ledger.to_do}
+    if not totals:
+        say(console, "nothing is left to do")
         return
-    console.print(f"time left, {ledgers[0].jobs} at a time: {total.words(spoken)}")
-    if total.unknown:
-        console.print(
-            f"the time does not include {total.unknown} cell{'s' * (total.unknown != 1)}, because no similar cell has "
-            "finished yet",
-            soft_wrap=True,
-        )
+    several = len(ledgers) > 1
+    told = ", ".join(f"{budget} {left.words}" if several else left.words for budget, left in totals.items())
+    say(console, f"time left, {ledgers[0].jobs} at a time: {told}")
+    if unknown := sum(left.unknown for left in totals.values()):
+        cells = f"{unknown} cell{'s' * (unknown != 1)}"
+        say(console, f"the time does not include {cells}, because no similar cell has finished yet")
 
 
 def as_dict(ledgers: Sequence[Ledger], *, cells: bool) -> dict[str, Any]:
@@ -94,64 +146,36 @@ def running_as_dict(rows: Path) -> dict[str, Any] | None:
     return {**active._asdict(), "cells": [one._asdict() for one in active.cells]} if active else None
 
 
-def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console) -> None:
-    """What is done, and remarks on what else lies in the store."""
-    if active := running(asked.rows):
-        console.print(f"a run is going on ({active.words}):", highlight=False, markup=False, soft_wrap=True)
-        for one in active.cells:
-            told = f"  {one.cell}: {one.fraction:.0%}" + (f", {one.doing}" if one.doing else "")
-            console.print(told, highlight=False, markup=False, soft_wrap=True)
-    if ledgers:
-        print_overview(ledgers, console)
-        _print_other_data(ledgers, asked, console)
-    else:
-        console.print(f"nothing is stored in {asked.rows} yet; `sesn plan` lists what can be run", soft_wrap=True)
-    stale = _retired(asked)
-    if stale:
-        console.print(
-            f"{stale} stored cells are of older versions of their experiment: nothing uses them", soft_wrap=True
-        )
-    bytes_stored = size(asked.rows)
-    if bytes_stored > LARGEST_STORE:
-        most = f"{LARGEST_STORE / 1e6:.0f} MB"
-        console.print(f"{asked.rows} holds {bytes_stored / 1e6:.0f} MB; do not commit more than {most}", soft_wrap=True)
-
-
 def _print_other_data(ledgers: Sequence[Ledger], asked: Asked, console: Console) -> None:
-    """What is stored of the same experiments and budgets on other data than the plan's: nothing of it counts here."""
-    for ledger in ledgers:
-        for key, standings in ledger.experiments().items():
-            planned = [one.cell for one in standings]
-            ids, budget = {cell.id for cell in planned}, planned[0].budget
-            others = [
-                entry.cell
-                for entry in asked.entries.values()
-                if (entry.cell.experiment, entry.cell.budget, entry.status) == (key, budget, "ok")
-                and entry.cell.version == planned[0].version
-                and entry.cell.id not in ids
-                and _data(entry.cell) not in set(map(_data, planned))
-            ]
-            if others:
-                names = " or ".join(sorted(set(map(_data, others))))
-                console.print(
-                    f"{key}, {budget}: {len(others)} stored cells are on other data ({names}) than the data found here "
-                    f"({_data(planned[0])}); to count them, name the folder of those data by --data or $SESN_DATA",
-                    highlight=False,
-                    markup=False,
-                    soft_wrap=True,
-                )
+    """Say once what is stored of the same experiments and budgets on other data than the plan's."""
+    planned: dict[tuple[str, str, int], set[tuple[str, str]]] = {}
+    for cell in (one.cell for ledger in ledgers for one in ledger.standings):
+        planned.setdefault((cell.experiment, cell.budget, cell.version), set()).add(_data(cell))
+    there: dict[str, str] = {}
+    here: set[str] = set()
+    count = 0
+    for cell in (entry.cell for entry in asked.entries.values() if entry.status == "ok"):
+        data = planned.get((cell.experiment, cell.budget, cell.version), {_data(cell)})
+        if _data(cell) not in data:
+            name, images = _data(cell)
+            there.setdefault(name, images if name in dict(data) else "")
+            here |= dict(data).keys()
+            count += 1
+    if count:
+        told = ", ".join(sorted(name + images for name, images in there.items()))
+        found = ", ".join(sorted(here - there.keys() or here))
+        say(
+            console,
+            f"{count} stored cells are on other data ({told}) than the planned ones ({found}): they tell how long "
+            "cells take, and count as done where --data FOLDER or $SESN_DATA names the folder of those data",
+        )
 
 
-def _data(cell: Cell) -> str:
+def _data(cell: Cell) -> tuple[str, str]:
     """Which images a cell is about, and how many to train and to test on."""
     name = str(cell.settings.get("data") or cell.settings.get("images") or "none")
     counts = [f"{cell.settings[key]:,}" for key in ("train_images", "test_images") if key in cell.settings]
-    return f"{name}, {' and '.join(counts)} images" if counts else name
-
-
-def _retired(asked: Asked) -> int:
-    cells = [entry.cell for entry in asked.entries.values() if entry.cell.experiment in EXPERIMENTS]
-    return sum(not EXPERIMENTS[cell.experiment].knows(cell) for cell in cells)
+    return name, f", {' and '.join(counts)} images" if counts else ""
 
 
 def data_table(sets: Sequence[DataSetStatus]) -> Table:

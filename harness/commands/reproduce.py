@@ -35,8 +35,10 @@ def reproduce(
         rows = out / "rows"
         check_folder(out, force=force)
         where = Where("local", jobs, device, data=data, scratch=rows / options.CHECKPOINTS)
-        asked = Asked(None, budget, None, "paper", data, None, rows, {})
-        done = campaign(asked, where, console, errors, quiet=quiet)
-        render(out, rows, console, force=force)
-        console.print(f"open {out / 'index.html'} in a browser", highlight=False, soft_wrap=True)
+        asked = Asked(options.Choice(budget=budget, data=data, rows=rows))
+        done = campaign(asked, where, console, errors, quiet=quiet, draw=lambda: render(out, rows, errors, force=force))
+        page = out / "index.html"
+        console.print(
+            f"the page is {page}; open {page.absolute().as_uri()} in a browser", highlight=False, soft_wrap=True
+        )
     raise typer.Exit(1 if done.counts["failed"] else 0)

@@ -11,19 +11,9 @@ from harness.commands import options
 from sesn.tools.consoles import consoles
 
 
+@options.with_choice
 def run(
-    experiments: options.Experiments = None,
-    budget: options.BudgetName = "smoke",
-    methods: options.Methods = None,
-    recipe: options.Recipe = "paper",
-    data: options.Data = None,
-    images: options.Images = None,
-    rows: options.Rows = options.ROWS,
-    jobs: options.Jobs = None,
-    device: options.Device = "auto",
-    precision: options.Precision = None,
-    ranks: options.Ranks = None,
-    where: options.Settings = None,
+    choice: options.Choice,
     order: options.Order = "listed",
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="Of each cell; by default its share of the cores.")
@@ -45,10 +35,13 @@ def run(
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked
         from harness.commands.campaign import campaign
-        from harness.commands.engines import Where, training_settings
+        from harness.commands.engines import Where
+        from harness.commands.overview import print_next
 
-        training = training_settings(precision, ranks)
-        place = Where(engine, jobs, device, threads, address, data, scratch or rows / options.CHECKPOINTS)
-        asked = Asked(experiments, budget, methods, recipe, data, images, rows, training, where=where, order=order)
-        done = campaign(asked, place, console, errors, quiet=quiet)
-    raise typer.Exit(1 if done.counts["failed"] else 0)
+        folder = scratch or choice.rows / options.CHECKPOINTS
+        place = Where(engine, choice.jobs, choice.device, threads, address, choice.data, folder)
+        asked = Asked(choice, order)
+        failed = campaign(asked, place, console, errors, quiet=quiet).counts["failed"]
+        if not quiet:
+            print_next(console, choice, failed)
+    raise typer.Exit(1 if failed else 0)

@@ -11,11 +11,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.records import Budget
-from harness.report import causes, claims, configurations, delta, errors, goals, kernels, own, table_1, times, training
-from harness.report.findings import WORDS, Statement
+from harness.report import (
+    causes,
+    claims,
+    configurations,
+    delta,
+    dots,
+    errors,
+    goals,
+    kernels,
+    own,
+    pictures,
+    table_1,
+    times,
+    training,
+)
+from harness.report.findings import WORDS
 from harness.report.select import Selection
 from harness.report.tables import Table
-from sesn._lookup import looked_up
+from sesn._checks import looked_up
 from sesn.tools.drawing import Drawing
 
 Selections = Mapping[str, Selection]
@@ -33,21 +47,22 @@ class Artefact:
         id: the name of its files, and its anchor on the page.
         experiments: what must have been run; none for what is drawn from the library itself.
         frame: from selections to the numbers.
-        says: from the numbers to sentences.
+        says: from the numbers to sentences, two or three at most.
         draw, table: from the numbers to a figure or a table; neither for a figure that another command draws.
         extra: further lines of the caption that depend on the numbers.
         beside: experiments whose rows it shows if they are there.
         budgets: it shows the first of these that has rows; none: the one that fills most of it.
         budget: the smallest that measures it.
         title: its heading.
-        caption: what is shown; budget, data and machine are added from the rows.
+        caption: what is shown, in one sentence; budget, data and machine are added from the rows.
+        notes: what else a reader may need.
         command: how to get its rows, if not by `sesn run`.
     """
 
     id: str
     experiments: tuple[str, ...]
     frame: Callable[[Selections], Any]
-    says: Callable[[Any], list[Statement]] = _nothing
+    says: Callable[[Any], list[str]] = _nothing
     draw: Callable[[Any], Drawing] | None = None
     table: Callable[[Any], Table] | None = None
     extra: Callable[[Any], list[str]] = _nothing
@@ -56,6 +71,7 @@ class Artefact:
     budget: Budget = "lite"
     title: str = ""
     caption: str = ""
+    notes: tuple[str, ...] = ()
     command: str = ""
 
     @property
@@ -82,31 +98,22 @@ _MNIST, _SIZES = ("mnist-scale",), ("parameters",)
 _DELTAS = ("delta-depth", "delta-downscale", "delta-interscale")
 #: The longest training that there is, however few methods have it.
 _LONGEST: tuple[Budget, ...] = ("paper", "lite", "smoke")
-_ERRORS = Artefact(
-    "mnist-scale", _MNIST, errors.mnist_frame, errors.mnist_says, table=errors.mnist_table, beside=_SIZES
-)
-_STL10 = Artefact(
-    "stl10", ("stl10",), errors.stl10_frame("stl10"), errors.stl10_says, table=errors.stl10_table, beside=_SIZES
-)
-_DIFFERENCES = configurations.differences_frame, configurations.differences_says
 _ROWS = (
     Artefact(claims.KEY, (), claims.nothing_read, table=claims.table),
     Artefact("figure-1", (), kernels.kernels_frame, kernels.kernels_says, kernels.draw_kernels),
     Artefact("basis", (), kernels.basis_frame, kernels.basis_says, kernels.draw_basis),
-    Artefact("figure-2", _DELTAS, delta.frame, delta.says, delta.draw),
-    Artefact("wide-windows", _DELTAS[:2], goals.frame, goals.says, table=goals.table),
-    Artefact("table-1", ("properties",), table_1.frame, table_1.says, table=table_1.table, extra=table_1.caption),
-    replace(_ERRORS, budgets=("paper",), budget="paper"),
-    replace(_ERRORS, id="mnist-scale-lite", budgets=("lite", "smoke")),
-    replace(_STL10, budget="paper"),
-    Artefact(
-        "stl10-reduced",
-        ("stl10-reduced",),
-        errors.stl10_frame("stl10-reduced"),
-        errors.reduced_says,
-        table=errors.reduced_table,
-        beside=("stl10",),
-    ),
+    Artefact("mnist-scale-samples", (), pictures.samples_frame, draw=pictures.draw_samples),
+    Artefact("feature-maps", (), pictures.maps_frame, draw=pictures.draw_maps),
+    Artefact("delta-depth", _DELTAS[:1], delta.frame, draw=delta.draw_depth),
+    Artefact("figure-2", _DELTAS[1:], delta.frame, delta.says, delta.draw),
+    Artefact("wide-windows", _DELTAS[:2], goals.frame, table=goals.table),
+    Artefact("table-1", ("properties",), table_1.frame, table=table_1.table, extra=table_1.rule),
+    Artefact("table-1-details", ("properties",), table_1.frame, table=table_1.details_table, extra=table_1.left_out),
+    Artefact("error-by-size", _MNIST, training.sizes_frame, draw=training.draw_sizes, budgets=_LONGEST),
+    Artefact("mnist-scale-dots", _MNIST, dots.errors_frame, draw=dots.draw_errors, budgets=_LONGEST, budget="paper"),
+    Artefact("mnist-scale", _MNIST, errors.mnist_frame, table=errors.mnist_table, budgets=_LONGEST, budget="paper"),
+    Artefact("stl10", ("stl10", "stl10-reduced"), errors.stl10_frame, table=errors.stl10_table, budget="paper"),
+    Artefact("epoch-time-dots", ("epoch-time",), dots.times_frame, draw=dots.draw_times),
     Artefact("epoch-time", ("epoch-time",), times.frame, times.says, table=times.table),
     *(
         Artefact(
@@ -119,14 +126,18 @@ _ROWS = (
         for name in ("mnist", "stl10")
     ),
     Artefact("causes", ("causes",), causes.causes_frame, causes.causes_says),
-    Artefact("delta-accuracy", _MNIST, training.accuracy_frame, training.says_accuracy, training.draw_accuracy),
+    Artefact("delta-accuracy", _MNIST, training.accuracy_frame, draw=training.draw_accuracy),
     Artefact(
         "delta-training", _MNIST, training.delta_frame, training.says_delta, training.draw_delta, budgets=_LONGEST
     ),
+    Artefact("learning-curves", _MNIST, training.curves_frame, draw=training.draw_curves, budgets=_LONGEST),
     Artefact(
-        "learning-curves", _MNIST, training.curves_frame, training.says_curves, training.draw_curves, budgets=_LONGEST
+        "differences",
+        (),
+        configurations.differences_frame,
+        table=configurations.differences_table,
+        beside=("differences",),
     ),
-    Artefact("differences", (), *_DIFFERENCES, table=configurations.differences_table, beside=("differences",)),
     Artefact(own.KEY, (own.KEY,), own.frame, table=own.table),
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import Statement, told
+from harness.report.findings import sentence
 from harness.report.select import Selection
 from sesn.tools.causes import CauseSplit
 
@@ -40,11 +40,11 @@ def causes_frame(selections: Mapping[str, Selection]) -> Any:
     return selections["causes"].rows.reindex(columns=[*COLUMNS, *TOTALS])
 
 
-def causes_says(frame: Any) -> list[Statement]:
+def causes_says(frame: Any) -> list[str]:
     """The largest cause."""
     if not len(frame):
         return []
     shares = frame.groupby("cause", sort=False)["share"].sum()
     why = "; more than all of it, since other steps raise it" if shares.max() > 1 else ""
     largest = {"largest": shares.idxmax(), "part": shares.max(), "why": why}
-    return [told("measured", "causes-largest", **frame[TOTALS].iloc[0], **largest)]
+    return [sentence("causes-largest", **frame[TOTALS].iloc[0], **largest)]

@@ -6,37 +6,40 @@ the bound, not confirmed where none of it does, and undecided in between.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 
+from harness.report.escapes import TEMPLATES
 from harness.report.findings import WORDS
+from harness.report.inconvenient import inconvenient
 from harness.report.quantities import QUANTITIES, Case, Claim
-from harness.report.select import published_rows
+from harness.report.select import Selection
 from harness.report.summaries import LEAST_RUNS
 from harness.report.tables import Table, TableEntry
 
 KEY = "scorecard"
 Verdict = Literal["confirmed", "confirmed under another configuration", "not confirmed", "undecided", "not measured"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-#: What a run must share with the paper to be compared with it, where both say it.
-CONDITIONS = ("epochs", "data", "images", "train_images", "test_images")
 COLUMNS = (
     *("id", "claim", "place", "quote", "paper", "here", "verdict", "why", "budget", "artefact"),
-    *("value", "low", "high", "n", "configuration"),
+    *("value", "low", "high", "n", "configuration", "readme"),
 )
+#: A README's table of results stands between these.
+RESULTS = ("<!-- results -->", "<!-- /results -->")
 #: How the paper's LaTeX is shown as text.
 PLAIN = {"\\%": "%", "$\\pm$": "±", "$": "", "``": "“", "''": "”"}
 
 
 class Evidence(NamedTuple):
-    """The frame of an artefact, what the rows of each experiment behind it share, and how to measure them."""
+    """The frame of an artefact, the selections that it is made of, and the smallest budget that measures it."""
 
     frame: Any
-    facts: Mapping[str, Mapping[str, Any]]
-    command: str
+    selections: Mapping[str, Selection]
+    budget: str
 
 
 class Judgement(NamedTuple):
@@ -56,12 +59,14 @@ def decided(case: Case, rule: str, bound: float) -> Verdict:
     return "not confirmed" if bad else "confirmed" if good and case.complete else "undecided"
 
 
-def judge(claim: Claim, evidence: Evidence, conditions: Mapping[str, Any]) -> Judgement:
+def judge(claim: Claim, evidence: Evidence) -> Judgement:
     """The verdict on a claim; the first case is of the paper's configuration, or the nearest to it."""
-    cases = QUANTITIES[claim["quantity"]].cases(claim, evidence.frame) if len(evidence.frame) else []
+    quantity, chosen = QUANTITIES[claim["quantity"]], evidence.selections[claim["experiment"]]
+    asked = {**claim, "printed": quantity.published(claim, chosen.paper)}
+    cases = quantity.cases(asked, evidence.frame) if len(evidence.frame) else []
     if not cases:
         return Judgement("not measured", reason="not-measured")
-    if unlike := _unlike(evidence.facts[claim["experiment"]], conditions):
+    if unlike := chosen.unlike:
         return Judgement("undecided", cases[0], reason=unlike)
     bound = claim["threshold"] * (1.0 if pd.isna(claim["value"]) else claim["value"])
     verdict, *others = (decided(case, claim["rule"], bound) for case in cases)
@@ -69,13 +74,6 @@ def judge(claim: Claim, evidence: Evidence, conditions: Mapping[str, Any]) -> Ju
         other = cases[1 + others.index("confirmed")]
         return Judgement("confirmed under another configuration", cases[0], other, "another")
     return Judgement(verdict, cases[0], reason=_reason(cases[0], verdict))
-
-
-def _unlike(facts: Mapping[str, Any], conditions: Mapping[str, Any]) -> str:
-    """Why a run is no test of what the paper says: the key of the reason, or nothing."""
-    if facts.get("budget") == "smoke":
-        return "smoke"
-    return next((name for name, value in conditions.items() if facts.get(name) and facts[name] != value), "")
 
 
 def _reason(case: Case, verdict: Verdict) -> str:
@@ -96,12 +94,6 @@ def claims_of(paper: Any) -> list[dict[str, Any]]:
     return list(rows.assign(**texts).to_dict("records"))
 
 
-def conditions_of(rows: Any) -> dict[str, Any]:
-    """What the paper says of how an experiment was run."""
-    there = [name for name in CONDITIONS if name in rows and rows[name].notna().any()]
-    return {name: rows[name].dropna().iloc[0] for name in there}
-
-
 def nothing_read(_selections: Mapping[str, Any]) -> Any:
     """The scorecard reads no rows of its own: `scorecard` makes it of what the artefacts show."""
     return pd.DataFrame(columns=list(COLUMNS))
@@ -109,37 +101,28 @@ def nothing_read(_selections: Mapping[str, Any]) -> Any:
 
 def scorecard(paper: Any, evidence: Mapping[str, Evidence]) -> Any:
     """One line per claim: the paper, here, the verdict and why. `evidence` is by artefact."""
-    lines = []
-    for claim in claims_of(paper):
-        published = published_rows(paper, claim["experiment"])
-        conditions = conditions_of(published)
-        shown = evidence[claim["artefact"]]
-        found = judge(claim, shown, conditions)
-        lines.append(claim | _words(claim, published, conditions, shown, found))
+    lines = [claim | _line(claim, evidence[claim["artefact"]]) for claim in claims_of(paper)]
     return pd.DataFrame(lines, columns=list(COLUMNS))
 
 
-def _words(claim: Claim, published: Any, conditions: Mapping[str, Any], shown: Evidence, found: Judgement) -> Any:
-    """The texts of templates/words.toml, with the numbers in their places."""
-    words = WORDS["claims"]
-    texts = words["quantities"][claim["quantity"]]
-    cases = [texts["here"].format(**{**case.numbers, **case._asdict()}) for case in (found.case, found.other) if case]
+def _line(claim: Claim, evidence: Evidence) -> dict[str, Any]:
+    """The verdict with its numbers, and the texts of templates/words.toml with theirs."""
+    found, words, quantity = judge(claim, evidence), WORDS["claims"], QUANTITIES[claim["quantity"]]
+    chosen, texts = evidence.selections[claim["experiment"]], words["quantities"][claim["quantity"]]
     case = found.case or Case(math.nan, math.nan, math.nan, 0, {})
-    known = case.n >= LEAST_RUNS
-    facts = shown.facts.get(claim["experiment"], {})
-    values = {"facts": facts, "paper": conditions, "command": shown.command, "case": case, "other": found.other}
+    cases = [each for each in (found.case, found.other) if each]
+    values: dict[str, Any] = {"facts": chosen.facts, "paper": chosen.conditions, "case": case, "other": found.other}
+    values["command"] = f"sesn run {claim['experiment']} --budget {evidence.budget}"
+    ends = (case.low, case.high) if case.n >= LEAST_RUNS else (math.nan, math.nan)
     return {
-        "paper": texts["paper"].format(**{**claim, **QUANTITIES[claim["quantity"]].published(claim, published)}),
-        "here": "; ".join(cases),
+        "quote": _plain(claim["quote"]),
+        "paper": texts["paper"].format(**{**claim, **quantity.published(claim, chosen.paper)}),
+        "here": "; ".join(texts["here"].format(**{**each.numbers, **each._asdict()}) for each in cases),
         "verdict": found.verdict,
         "why": words["reasons"][found.reason].format(**values) if found.reason else "",
-        "quote": _plain(claim["quote"]),
-        "budget": facts.get("budget", "") if found.case else "",
-        **{
-            name: getattr(case, name) if known or name in ("value", "n", "configuration") else math.nan
-            for name in Case._fields[:4]
-        },
-        "configuration": (found.other or case).configuration,
+        "budget": chosen.facts.get("budget", "") if cases else "",
+        **{"value": case.value, "low": ends[0], "high": ends[1], "n": case.n},
+        "configuration": cases[-1].configuration if cases else "",
     }
 
 
@@ -147,6 +130,19 @@ def _plain(quote: str) -> str:
     for latex, text in PLAIN.items():
         quote = quote.replace(latex, text)
     return quote
+
+
+def with_results(readme: str, scorecard: bytes, folder: str) -> str:
+    """The text of a README with its table of results, between the markers, of a scorecard's CSV in that folder."""
+    before, _, rest = readme.partition(RESULTS[0])
+    _, end, after = rest.partition(RESULTS[1])
+    if not end:
+        return readme
+    frame = pd.read_csv(io.BytesIO(scorecard), keep_default_na=False)
+    found, lines = context({KEY: frame}), context({KEY: frame[frame["readme"].ne("")]})["scorecard"]
+    template = TEMPLATES.get_template("results.md.jinja")
+    text = template.render(lines=lines, counts=found["verdict_counts"], folder=folder)
+    return f"{before}{RESULTS[0]}\n{text}{end}{after}"
 
 
 def context(frames: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,6 +153,7 @@ def context(frames: Mapping[str, Any]) -> dict[str, Any]:
         "scorecard": [
             {**{name: line[name] for name in COLUMNS[:10]}, "mark": marks[line["verdict"]]} for line in lines
         ],
+        "inconvenient": inconvenient(frames),
         "verdict_counts": {word: sum(line["verdict"] == word for line in lines) for word in VERDICTS},
     }
 

@@ -5,16 +5,16 @@ the paper's text and the released code differ.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 
-from harness.report.findings import Statement, claim, listed, told
+from harness.report.findings import listed, sentence
 from harness.report.select import Selection, first, where
 from harness.report.tables import Table, TableEntry, absent, numeric, rounded_count
-from sesn.methods import METHODS, Method, methods_on, scales_of
+from sesn.methods import Method, methods_on, scales_of
 from sesn.networks import Recipe
 
 COLUMNS = (
@@ -93,6 +93,7 @@ def table(frame: Any) -> Table:
 
 def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
     paper, uncounted = line["paper"], line["reason"] or "not counted"
+    within = "in" if rounds_to_print(line["parameters"], paper) else "out"
     return (
         TableEntry(line["label"]),
         TableEntry(line["widths_paper"]) if line["widths_paper"] else absent(SILENT),
@@ -101,7 +102,7 @@ def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
         numeric(line["scales"], "{:,.0f}", ""),
         absent(UNPRINTED) if math.isnan(paper) else TableEntry(rounded_count(paper), paper),
         numeric(line["parameters"], "{:,.0f}", "not counted"),
-        numeric(line["difference"], f"{{:+.2f}} % {_within_rounding(line)}", UNPRINTED),
+        numeric(line["difference"], f"{{:+.2f}} % {within}", UNPRINTED),
         numeric(line["used"], "{:,.0f}", "not counted"),
         numeric(line["released"], "{:,.0f}", uncounted),
         numeric(line["released_used"], "{:,.0f}", uncounted),
@@ -113,38 +114,20 @@ def rounds_to_print(count: float, printed: float) -> bool:
     return abs(count - printed) <= (50_000 if printed >= 1e6 else 500)
 
 
-def _within_rounding(line: dict[str, Any], which: str = "parameters") -> str:
-    return "in" if rounds_to_print(line[which], line["paper"]) else "out"
+def says(network: str) -> Callable[[Any], list[str]]:
+    """Say which printed numbers are not those of the networks, and why."""
 
+    def said(frame: Any) -> list[str]:
+        lines = frame.to_dict("records")
+        unused = [line["label"] for line in lines if line["released"] > line["released_used"]]
+        other = [
+            line for line in lines if math.isfinite(line["scales_paper"]) and line["scales"] != line["scales_paper"]
+        ]
+        scales = [sentence("other-scales", **line) for line in other]
+        found = {"unused-counted": unused, "scales-differ": scales}
+        return [sentence(key, network=NAMES[network], methods=listed(words)) for key, words in found.items() if words]
 
-def says(network: str) -> Callable[[Any], list[Statement]]:
-    """Say how many counts round to the published ones."""
-    return lambda frame: list(_counts(frame, network))
-
-
-def _counts(frame: Any, network: str) -> Iterator[Statement]:
-    known = [line for line in frame.to_dict("records") if math.isfinite(line["paper"]) and line["parameters"] > 0]
-    if not known:
-        return
-    others = [f"{line['label']} ({_why(line)})" for line in known if _within_rounding(line) == "out"]
-    values = {"good": len(known) - len(others), "count": len(known), "network": NAMES[network]}
-    yield told(claim(not others), "counts-agree", rest=f"; not {listed(others)}" if others else "", **values)
-    scales = [
-        f"{METHODS[line['method']].label_on(network)} ({line['scales']:g}, paper {line['scales_paper']:g})"
-        for line in known
-        if math.isfinite(line["scales_paper"]) and line["scales"] != line["scales_paper"]
-    ]
-    if scales:
-        yield told("differs", "scales-differ", network=NAMES[network], methods=listed(scales))
-
-
-def _why(line: dict[str, Any]) -> str:
-    """The count, and whether that of the released network, with parameters that it never uses, is the published one."""
-    words = f"{int(line['parameters']):,}; the paper's {rounded_count(line['paper'])}"
-    unused = line["released"] - line["released_used"]
-    if unused > 0 and _within_rounding(line, "released") == "in":
-        words += f" includes {int(unused):,} that are never used"
-    return words
+    return said
 
 
 # --- the differences
@@ -159,8 +142,3 @@ def differences_table(frame: Any) -> Table:
     """The list as a table of sentences."""
     lines = tuple(tuple(TableEntry(str(line[name])) for name in DIFFERENCES) for line in frame.to_dict("records"))
     return Table(tuple(DIFFERENCES.values()), lines, words=True)
-
-
-def differences_says(frame: Any) -> list[Statement]:
-    """Say how many differences there are."""
-    return [told("differs", "differences", count=len(frame))] if len(frame) else []

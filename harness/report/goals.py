@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.report.delta import NAMES
-from harness.report.findings import Statement, between, listed, sentence, told
+from harness.report.findings import between, listed, sentence
 from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
 from harness.report.tables import Table, TableEntry, absent, numeric
@@ -117,11 +117,3 @@ def table(frame: Any) -> Table:
         floor = numeric(line["floor"], "{:.2g}", "not measured")
         lines.append((TableEntry(line["goal"]), *numbers, interval, verdict, floor, way))
     return Table((*heading, "in the way"), tuple(lines))
-
-
-def says(frame: Any) -> list[Statement]:
-    """Say which goals are met, and what is in the way of each that is missed."""
-    met, missed = ([line for line in frame.to_dict("records") if line["met"] is good] for good in (True, False))
-    names = listed([f"{line['goal']} ({line['mean']:.2g})" for line in met])
-    found = [told("measured", "goals-met", met=len(met), count=len(frame), names=f": {names}" if met else "")]
-    return found + [told("measured", "goal-missed", cause=cause(line), **line) for line in missed]

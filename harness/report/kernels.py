@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from harness.report.findings import Statement, between, told
+from harness.report.findings import between, sentence
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 from sesn.tools.drawing import Drawing, styled
 
@@ -64,16 +64,16 @@ def kernels_frame(_selections: Any) -> Any:
     return pd.DataFrame(lines, columns=["panel", "row", "column", "norm"])
 
 
-def kernels_says(frame: Any) -> list[Statement]:
+def kernels_says(frame: Any) -> list[str]:
     """How many kernels there are, how many are none, and how their norm falls over scales."""
     found = []
     for panel, part in frame.groupby("panel", sort=False):
         values = {"rows": part["row"].max() + 1, "columns": part["column"].max() + 1, "stored": _stored(panel)}
-        found.append(told("described", "kernels-taken", panel=panel, empty=int(part["norm"].eq(0).sum()), **values))
+        found.append(sentence("kernels-taken", panel=panel, empty=int(part["norm"].eq(0).sum()), **values))
     lift = frame[frame["panel"].eq("T → H")]
     falls = lift[lift["row"].eq(0)]["norm"].to_numpy() / lift[lift["row"].eq(SCALES - 1)]["norm"].to_numpy()
     ratio = example().basis.grid.largest / example().basis.grid.smallest
-    return [*found, told("described", "kernels-fall", ratio=ratio, falls=between(falls.min(), falls.max()))]
+    return [*found, sentence("kernels-fall", ratio=ratio, falls=between(falls.min(), falls.max()))]
 
 
 def _stored(panel: str) -> int:
@@ -189,7 +189,7 @@ def basis_frame(_selections: Any) -> Any:
     return pd.DataFrame(lines, columns=["basis", "function", "sigma", "box", "norm", "sum"])
 
 
-def basis_says(frame: Any) -> list[Statement]:
+def basis_says(frame: Any) -> list[str]:
     """Whether a function keeps its integral when its scale changes: what a constant input would see."""
     found = []
     for name, part in frame.groupby("basis", sort=False):
@@ -197,7 +197,7 @@ def basis_says(frame: Any) -> list[Statement]:
         spread = float((sums.max() - sums.min()).max() / part["sum"].abs().max())
         reach = (part["box"] // 2) / part["sigma"]
         ends = between(reach.min(), reach.max())
-        found.append(told("described", "basis-sums", basis=name, reach=ends, spread=spread))
+        found.append(sentence("basis-sums", basis=name, reach=ends, spread=spread))
     return found
 
 

@@ -45,22 +45,22 @@ def _of_windows(claim: Claim, points: Any, read: Callable[[Any], Case | None]) -
     """A case for each kind of windows and nonlinearity: the claim's own, then the same nonlinearity, then the rest."""
     own = claim["window"], claim["nonlinearity"]
     curves = where(points, experiment=claim["experiment"]).sort_values("x")
-    parts = curves.groupby(["window", "nonlinearity"], sort=False)
+    parts = curves[curves["window"].isin(list(delta.WINDOWS))].groupby(["window", "nonlinearity"], sort=False)
     found = {key: case for key, part in parts if (case := read(part))}
     order = sorted(found, key=lambda key: (key != own, key[1] != own[1], key))
-    names = {key: f"{delta.WINDOWS.get(key[0], key[0])}, {delta.NAMES.get(key[1], key[1])}" for key in found}
+    names = {key: f"{delta.WINDOWS[key[0]]}, {delta.NAMES.get(key[1], key[1])}" for key in found}
     return [found[key]._replace(configuration=names[key]) for key in order]
 
 
-def _curve(points: Any, place: int) -> Any:
-    """One of the series of the panel that the points are of; the paper's own is the first."""
-    panel = next(panel for panel in delta.PANELS if panel.experiment == points["experiment"].iloc[0])
-    return where(points, series=list(panel.styles)[place]).dropna(subset=["median"])
+def _curve(points: Any, series: str = "") -> Any:
+    """The points of a series; of none, those of the first of their panel, which is the paper's."""
+    first = {panel.experiment: next(iter(panel.styles)) for panel in delta.PANELS}
+    return where(points, series=series or first[points["experiment"].iloc[0]]).dropna(subset=["median"])
 
 
 def _after_layers(claim: Claim, points: Any) -> list[Case]:
     def read(part: Any) -> Case | None:
-        for deep in where(_curve(part, 0), x=claim["depth"]).to_dict("records"):
+        for deep in where(_curve(part), x=claim["depth"]).to_dict("records"):
             return Case(deep["median"], deep["low"], deep["high"], int(deep["draws"]), {})
         return None
 
@@ -69,7 +69,7 @@ def _after_layers(claim: Claim, points: Any) -> list[Case]:
 
 def _rise(claim: Claim, points: Any) -> list[Case]:
     def read(part: Any) -> Case | None:
-        curve = _curve(part, 0)
+        curve = _curve(part)
         beyond = curve["x"] > 1.01 * claim["downscale"]
         return _times_as_large(curve[beyond], curve[~beyond])
 
@@ -77,7 +77,7 @@ def _rise(claim: Claim, points: Any) -> list[Case]:
 
 
 def _truncation(claim: Claim, points: Any) -> list[Case]:
-    return _of_windows(claim, points, lambda part: _times_as_large(_curve(part, 0), _curve(part, -1)))
+    return _of_windows(claim, points, lambda part: _times_as_large(_curve(part), _curve(part, delta.LONGER)))
 
 
 def _times_as_large(first: Any, second: Any) -> Case | None:
@@ -101,10 +101,10 @@ def _marks(claim: Claim, frame: Any) -> list[Case]:
         for line in marked
         if line[f"{question}_agree"] == "no"
     ]
-    return _agreeing(others, len(marked))
+    return _agreeing(claim, others, len(marked))
 
 
-def _counts(_claim: Claim, frame: Any) -> list[Case]:
+def _counts(claim: Claim, frame: Any) -> list[Case]:
     """The parameters of the networks after the paper, and of the released ones."""
     known = [line for line in frame.to_dict("records") if math.isfinite(line["paper"])]
     cases = []
@@ -117,17 +117,17 @@ def _counts(_claim: Claim, frame: Any) -> list[Case]:
             for line in counted
             if not rounds_to_print(line[column], line["paper"])
         ]
-        cases += [case._replace(configuration=configuration) for case in _agreeing(others, len(counted))]
+        cases += [case._replace(configuration=configuration) for case in _agreeing(claim, others, len(counted))]
     return cases
 
 
-def _agreeing(others: list[str], count: int) -> list[Case]:
-    """The part that agrees; it is counted, so that one count is enough."""
+def _agreeing(claim: Claim, others: list[str], count: int) -> list[Case]:
+    """The part that agrees with the printed ones; it is counted, so that one count of each is enough."""
     if not count:
         return []
-    good = count - len(others)
-    numbers = {"good": good, "count": count, "others": listed(others) if others else ""}
-    return [Case(*(good / count,) * 3, max(count, LEAST_RUNS), numbers)]
+    good, printed = count - len(others), claim["printed"]["count"]
+    numbers = {"good": good, "compared": count, "count": printed, "others": listed(others) if others else ""}
+    return [Case(*(good / count,) * 3, max(count, LEAST_RUNS), numbers, complete=count == printed)]
 
 
 # --- test errors

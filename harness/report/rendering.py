@@ -17,15 +17,12 @@ from harness.records import Budget
 from harness.report import claims, own, times
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.causes import causes_selection
-from harness.report.findings import WORDS, Statement
+from harness.report.findings import WORDS
 from harness.report.select import Selection, cleaned, published_rows, reasons, select
 from harness.report.tables import Table
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing, Frame
 from sesn.tools.machine import machine_words
-
-#: The same at every budget.
-COUNTED = ("parameters",)
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Rendered:
     provenance: str
     facts: tuple[str, ...]
     notes: tuple[str, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[str, ...]
     regenerate: str
     drawing: Drawing | None = None
     table: Table | None = None
@@ -109,8 +106,7 @@ def _judged(key: str, read: Callable[[str], tuple[Selections, Any]], material: M
     evidence = {}
     for name in dict.fromkeys(claim["artefact"] for claim in claims.claims_of(material.paper)):
         selections, frame = read(name)
-        facts = {each: chosen.facts for each, chosen in selections.items() if not chosen.empty}
-        evidence[name] = claims.Evidence(frame, facts, ARTEFACTS[name].run)
+        evidence[name] = claims.Evidence(frame, selections, ARTEFACTS[name].budget)
     return {}, pd.DataFrame() if material.methods else claims.scorecard(material.paper, evidence)
 
 
@@ -142,15 +138,13 @@ def _render(one: Artefact, selections: Selections, frame: Any, material: Materia
         frame = frame[frame["method"].isin(material.methods)]
         again += f" --methods {','.join(HOMES.get(key, key) for key in material.methods)}"
     if not len(frame):
-        missing = Statement("missing", f"{one.title}: nothing has been measured; run {one.run}")
-        return Rendered(one, frame, (one.caption,), "", (), notes, (missing,), again)
-    captions = (one.caption, *one.extra(frame))
+        return Rendered(one, frame, (one.caption,), "", (), notes, (), again)
+    captions = (one.caption, *one.notes, *one.extra(frame))
     provenance = "; ".join(dict.fromkeys(filter(None, map(_in_short, there)))) or WORDS["unmeasured"]
     facts = tuple(f"{chosen.experiment}: {'; '.join(_filled('context', _facts(chosen)))}" for chosen in there)
-    statements = tuple(_with_budget(statement, own) for statement in one.says(frame))
     table = one.table(frame) if one.table else None
     drawing = one.draw(frame) if one.draw else material.figures.get(one.id)
-    return Rendered(one, frame, captions, provenance, facts, notes, statements, again, drawing, table)
+    return Rendered(one, frame, captions, provenance, facts, notes, tuple(one.says(frame)), again, drawing, table)
 
 
 def _options(chosen: Selection, *, few: bool) -> str:
@@ -160,33 +154,6 @@ def _options(chosen: Selection, *, few: bool) -> str:
         there = set(chosen.rows["method"])
         words.append(f"--methods {','.join(HOMES.get(key, key) for key in METHODS if key in there)}")
     return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
-
-
-def _with_budget(statement: Statement, own: list[Selection]) -> Statement:
-    """A claim says with which budget it was tested; a smoke test, or a shorter training, is no test."""
-    tested = [chosen for chosen in own if chosen.experiment not in COUNTED and "budget" in chosen.facts]
-    if not tested:
-        return statement
-    words = ", ".join(dict.fromkeys(_budget_words(chosen) for chosen in tested))
-    untested = any(chosen.facts["budget"] == "smoke" or _shorter(chosen) for chosen in tested)
-    verdict = "measured" if untested and statement.verdict != "missing" else statement.verdict
-    return Statement(verdict, f"{statement.text} [{words}]")
-
-
-def _budget_words(chosen: Selection) -> str:
-    """The budget, how short a training is beside the paper's, and the number of machines if there are several."""
-    words = f"{chosen.facts['budget']} budget"
-    words += f": {_shorter(chosen)}" if _shorter(chosen) else ""
-    machines = chosen.rows["machine"].nunique()
-    return f"{words}; {machines} machines" if machines > 1 else words
-
-
-def _shorter(chosen: Selection) -> str:
-    """How many of the paper's epochs a training has; empty for what is not trained, or as long."""
-    published = chosen.paper["epochs"].dropna() if "epochs" in chosen.paper else chosen.paper[:0]
-    if chosen.facts["budget"] == "paper" or not chosen.facts.get("epochs") or not len(published):
-        return ""
-    return f"{chosen.facts['epochs']} of the paper's {int(published.iloc[0])} epochs"
 
 
 def _facts(chosen: Selection) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from sesn.methods import METHODS
 from sesn.tools.machine import device_kind
 
 #: Places inside a cell; they may look like settings where a cell has only one of them.
-COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups", *DIGESTS})
+COORDINATES = frozenset(
+    {"data_name", "epoch", "downscale", "factor", "pixels", "speedups", "digit_size", "digits", *DIGESTS}
+)
 #: What rows must share to stand together; those that measure time share the machine, too.
 RUN, MACHINE = ("version", "budget", "device"), "machine"
 #: Settings that never vary within an artefact, whatever decides them.
@@ -30,6 +32,8 @@ ALWAYS = ("data", "images", "recipe")
 #: Data that came with the installation stand behind the data of the paper.
 DATA_SETTINGS, EMBEDDED = ("data", "images"), "embedded"
 EXTRA = ("standard_deviation", "realisations")
+#: What rows must share with the paper to be compared with it, as far as both say it.
+CONDITIONS = ("epochs", "data", "images", "train_images", "test_images")
 FAILED = "it did not run to its end, and `sesn status` says why"
 
 
@@ -58,6 +62,20 @@ class Selection:
     def empty(self) -> bool:
         """Whether nothing was measured."""
         return len(self.rows) == 0
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What the paper says of how it ran the experiment."""
+        stated = {name: self.paper[name].dropna() for name in CONDITIONS if name in self.paper}
+        return {name: values.iloc[0] for name, values in stated.items() if len(values)}
+
+    @property
+    def unlike(self) -> str:
+        """What keeps the rows from being compared with the paper's: "smoke", or a condition; empty if nothing does."""
+        if self.facts.get("budget") == BUDGETS[0]:
+            return BUDGETS[0]
+        others = (name for name, value in self.conditions.items() if self.facts.get(name) not in ("", None, value))
+        return next(others, "")
 
     def metric(self, name: str) -> Any:
         """The rows of one metric."""

@@ -102,10 +102,10 @@ def _half_width(paper: Sample, here: Sample) -> float:
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(sum(parts))
 
 
-def counting_agreement(paper: float, here: float, images: int) -> Agreement:
-    """Compare two error rates in %, one run each: the interval holds what the choice of test images explains."""
-    parts = [max(rate, 0.0) * max(100 - rate, 0.0) / images for rate in (paper, here)]
-    return Agreement(here - paper, float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt(sum(parts)))
+def counting_interval(rate: float, images: int) -> tuple[float, float]:
+    """The ends of Wilson's interval of an error rate in %: what the choice of test images explains."""
+    found = stats.binomtest(round(rate * images / 100), images).proportion_ci(LEVEL, method="wilson")
+    return 100 * float(found.low), 100 * float(found.high)
 
 
 def rank_correlation(first: Any, second: Any) -> tuple[float, float]:
