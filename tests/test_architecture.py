@@ -88,7 +88,7 @@ PLANTED = {
     "run names an experiment": ("harness/run/imports.py", "from harness.experiments import EXPERIMENTS\n", "cli"),
     "an experiment writes": ("harness/experiments/delta.py", "from harness.store import writing\n", "cli"),
     "stage imports stage": ("harness/run/timing.py", "from harness.store import append\n", "cli"),
-    "report imports data": ("harness/report/page.py", "import harness.data.mnist\n", "cli"),
+    "report imports the store": ("harness/report/page.py", "import harness.store.frame\n", "cli"),
     "data imports run": ("harness/data/mnist.py", "from harness.run import x\n", "cli"),
     "stage imports the command line": ("harness/run/imports.py", "from harness.cli import commands\n", "above"),
     "run draws": ("harness/run/timing.py", "import matplotlib.pyplot\n", "draw"),

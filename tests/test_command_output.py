@@ -76,6 +76,19 @@ def test_failures_are_told_with_their_reasons_and_what_runs_them_again(
     assert told.splitlines()[-1] == f"Run the rest with `sesn run selftest --budget smoke --rows {tmp_path}`."
 
 
+def test_the_commonest_of_many_failures_are_told(selftest: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    selftest.setenv("SELFTEST", cells(*({"number": number} for number in range(6))))
+    with Writer(tmp_path) as writer:
+        for one in plan(Request(), ["selftest"]):
+            writer.append(Result(one.cell, "failed", (), f"reason {max(one.cell.seed, 1)}", provenance()))
+    told = invoke("status", "selftest", "--rows", tmp_path).stdout
+    assert "selftest, smoke: 2 failed: reason 1\n" in told
+    assert told.count("1 failed: reason ") == 2
+    assert "6 cells failed, for 5 reasons; --verbose lists them" in told
+    verbose = invoke("status", "selftest", "--rows", tmp_path, "--verbose").stdout
+    assert verbose.count("1 failed: reason ") == 4
+
+
 def test_a_run_says_what_all_cells_share_once_and_each_by_what_differs(
     selftest: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -98,10 +111,10 @@ def test_a_run_says_what_all_cells_share_once_and_each_by_what_differs(
 
 
 def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
-    options = ("--methods", "cnn", "--where", "seed=0", "--where", "resolution=28", "--jobs", "2")
+    options = ("--methods", "cnn", "--where", "seed=0", "--where", "resolution=28", "--jobs", "2", "--order", "worth")
     text = invoke("plan", "mnist-scale", "--budget", "lite", "--rows", tmp_path / "a b", *options).stdout
     command = f"sesn run mnist-scale --budget lite --methods cnn --rows '{tmp_path}/a b' --jobs 2 --where seed=0"
-    assert f"Run them with `{command} --where resolution=28`." in text
+    assert f"Run them with `{command} --where resolution=28 --order worth`." in text
 
 
 def test_a_folder_with_too_few_pictures_is_refused_by_the_plan(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def campaign(
     errors: Console,
     *,
     quiet: bool,
-    draw: Callable[[], None] | None = None,
+    draw: Callable[[], object] | None = None,
 ) -> Campaign:
     """Run what is to do, telling of it on `errors`, and say on `console` how it went; a stopped run says so, too.
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from harness.commands.asked import Asked
+from harness.commands.asked import ORDERS, Asked
 from harness.commands.ledger import STATES, Ledger
 from harness.commands.options import ROWS, Choice
 from harness.data.sources import DataSetStatus
@@ -40,7 +41,8 @@ def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool, v
             say(console, told + (f" ({reason})" if reason else ""))
     _print_overview([ledger], asked, console, verbose=verbose, every=True)
     if ledger.to_do:
-        say(console, f"Run them with `{asked.choice.command('run')}`.")
+        order = () if asked.order == ORDERS[0] else ("--order", asked.order)
+        say(console, f"Run them with `{asked.choice.command('run', *order)}`.")
     else:
         print_next(console, asked.choice)
 
@@ -81,7 +83,7 @@ def print_next(console: Console, choice: Choice, failed: int = 0) -> None:
     if failed:
         say(console, f"The same command runs the {failed} failed cell{'s' * (failed != 1)} again.")
     else:
-        rows = "" if choice.rows == ROWS else f" --rows {choice.rows} --out FOLDER"
+        rows = "" if choice.rows == ROWS else f" --rows {quote(str(choice.rows))} --out FOLDER"
         say(console, f"Draw figures and tables with `sesn report{rows}`.")
 
 
@@ -106,16 +108,15 @@ def _print_overview(ledgers: Sequence[Ledger], asked: Asked, console: Console, *
 
 def _print_reasons(standings: Sequence[Planned], console: Console, *, verbose: bool) -> None:
     """Every reason if asked; else the commonest of failures, and how many cells are skipped."""
-    for state, most, style in (("failed", FAILURES, "red"), ("skipped", 1, "")):
+    for state, most, kept, style in (("failed", FAILURES, FAILURES, "red"), ("skipped", 1, 0, "")):
         of_state = [one for one in standings if one.state == state]
-        reasons = Counter(one.reason for one in of_state)
-        if verbose or len(reasons) <= most:
-            where = Counter((one.cell.experiment, one.cell.budget, one.reason) for one in of_state)
-            for (key, budget, reason), count in where.most_common():
-                say(console, f"{key}, {budget}: {count} {state}: {reason}", style)
-        else:
-            told = f"{len(of_state)} cells {state}, for {len(reasons)} reasons; --verbose lists them"
-            say(console, told, style)
+        where = Counter((one.cell.experiment, one.cell.budget, one.reason) for one in of_state)
+        reasons = {one.reason for one in of_state}
+        folded = len(reasons) > most and not verbose
+        for (key, budget, reason), count in where.most_common(kept if folded else None):
+            say(console, f"{key}, {budget}: {count} {state}: {reason}", style)
+        if folded:
+            say(console, f"{len(of_state)} cells {state}, for {len(reasons)} reasons; --verbose lists them", style)
 
 
 def _print_time(ledgers: Sequence[Ledger], console: Console) -> None:

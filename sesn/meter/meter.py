@@ -93,9 +93,7 @@ class Meter:
         """Run both branches and move the output of the original one.
 
         Args:
-            module: any module in eval mode that takes images.
-            images: f [b, c, h, w].
-            factor: s > 0, or an element of the group.
+            module, images, factor: as in `measure`.
 
         Returns:
             Both outputs and how they came about, for `error`.
@@ -174,8 +172,7 @@ class Meter:
 
         Args:
             chain: modules in eval mode that are called one after the other, such as a Sequential.
-            images: f [b, c, h, w].
-            factor: s > 0.
+            images, factor: as in `measure`.
 
         Yields:
             The error after each module.
@@ -202,9 +199,7 @@ class Meter:
         that no layer with a `grid` was called before.
 
         Args:
-            module: any module in eval mode that takes images.
-            images: f [b, c, h, w].
-            factor: s > 0.
+            module, images, factor: as in `measure`.
 
         Returns:
             A stage for each call, with its error or the reason why there is none.

@@ -156,8 +156,7 @@ def causes(
 
 def _uncovered(module: nn.Module) -> Iterator[str]:
     """What breaks equivariance and has no switch."""
-    fixed = len(ordinary_convolutions(module))
-    if fixed:
+    if fixed := len(ordinary_convolutions(module)):
         yield f"{fixed} ordinary convolution{'s' if fixed > 1 else ''}"
     yield from dict.fromkeys(type(layer).__name__ for layer in module.modules() if normalises_input(layer))
 

@@ -14,8 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sesn._checks import complaint, require
-from sesn.errors import UsageError
+from sesn._checks import require
 from sesn.tools.files import check_output, replacing
 from sesn.tools.machine import provenance
 from sesn.tools.options import STDOUT
@@ -42,7 +41,7 @@ class OutputFiles:
             import_module("matplotlib")  # it may be missing
         if self.json is not None:
             require(self.json.suffix.lower() != ".py", "json", str(self.json), "another file than Python's source")
-        self._check_apart()
+            self._check_apart(self.json)
         self._check_files()
 
     def _check_files(self) -> None:
@@ -56,13 +55,12 @@ class OutputFiles:
         """Both files of the picture, if there is one."""
         return [] if self.picture is None else [self.picture.with_suffix(suffix) for suffix in PICTURES]
 
-    def _check_apart(self) -> None:
+    def _check_apart(self, path: Path) -> None:
         """The picture is written last: it would take the place of a JSON of the same name."""
-        if self.json is None or _place(self.json) not in map(_place, self.drawn):
-            return
+        apart = _place(path) not in map(_place, self.drawn)
         both = " and ".join(map(str, self.drawn))
         rule = f"another file than those of `picture` (={str(self.picture)!r}), which are {both}"
-        raise UsageError(complaint("json", str(self.json), rule, f"for example {self.json.with_suffix('.json')}"))
+        require(apart, "json", str(path), rule, f"for example {path.with_suffix('.json')}" if path.name else "")
 
     def write(self, images: str, found: dict[str, Any], console: Any, draw: Callable[[], Any] | None = None) -> None:
         """Write what was asked for, with where it comes from, and say so; the picture is drawn first of all."""

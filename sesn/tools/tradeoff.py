@@ -14,7 +14,7 @@ from sesn.tools.drawing import STYLE
 from sesn.tools.tune import Candidate, Tuning
 
 #: Okabe and Ito's palette; each kind has its own marker as well.
-COLOURS = {"wide": "#0072B2", "paper": "#56B4E9", "published": "#D55E00", "proposal": "#009E73"}
+COLOURS = {"wide": "#0072B2", "paper": "#56B4E9", "published STL-10 kernels": "#D55E00", "proposal": "#009E73"}
 PANELS: dict[str, Callable[[Candidate], int]] = {
     "separable": lambda c: c.separable_macs,
     "dense": lambda c: c.dense_macs,
@@ -95,11 +95,11 @@ def _panel(axes: Any, tuning: Tuning, cost: Callable[[Candidate], int]) -> None:
     steps = [*(cost(each) for each in front), most], [*(each.delta for each in front), front[-1].delta]
     axes.plot(*steps, drawstyle="steps-post", color="black", lw=1, label="smallest Δ for the cost")
     look: Any = {"mec": "black", "mew": 0.6, "ls": "none"}
-    for label, each, marker, size, colour in (
-        ("published STL-10 kernels", tuning.published, "*", 11, "published"),
-        ("proposal", tuning.proposal, "D", 6, "proposal"),
+    for each, label, marker, size in (
+        (tuning.published, "published STL-10 kernels", "*", 11),
+        (tuning.proposal, "proposal", "D", 6),
     ):
-        axes.plot([cost(each)], [each.delta], marker, ms=size, color=COLOURS[colour], label=label, **look)
+        axes.plot([cost(each)], [each.delta], marker, ms=size, color=COLOURS[label], label=label, **look)
     axes.axhline(tuning.proposal.floor, color="0.45", ls=":", lw=1, zorder=0, label="floor of the probe")
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -46,9 +46,8 @@ def passes(result: Checked, tolerance: float | None) -> bool:
 
     What cannot be compared does not pass, nor what would show nothing.
     """
-    if math.isnan(result.delta.median):
-        return False
-    return tolerance is None or (result.delta.median <= tolerance and not result.empty())
+    median = result.delta.median
+    return not math.isnan(median) and (tolerance is None or (median <= tolerance and not result.empty()))
 
 
 #: The lines of the table: what they are called, and what they say of a result.
