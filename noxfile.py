@@ -82,9 +82,9 @@ def reproduce(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def report(session: nox.Session) -> None:
-    """Draw every figure and table from the committed rows; `-- --only figure-2` draws one."""
+    """Fail where the committed report is not what the committed rows give; `-- --only figure-2` draws one anew."""
     install(session, "-e", ".[harness]")
-    session.run("sesn", "report", *session.posargs)
+    session.run("sesn", "report", *(session.posargs or ("--check",)))
 
 
 @nox.session(default=False)

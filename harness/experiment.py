@@ -12,8 +12,7 @@ from types import UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from harness.records import BUDGETS, DIGESTS, EXPERIMENT_SOURCE, SOURCE, Budget, Cell, Measurement, Planned, Scalar
-from sesn._checks import complaint, one_of, positive, require, whole
-from sesn._lookup import looked_up
+from sesn._checks import complaint, looked_up, one_of, positive, require, whole
 from sesn._source import worded
 from sesn.errors import UsageError, WrongTypeError
 from sesn.methods import METHODS, Method, discover, leave_out_bad_ones, method

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from sesn._torch import casting
 from sesn.errors import UsageError, WrongTypeError
+
+Entry = TypeVar("Entry")
+#: What helps against a tensor of the wrong rank, by the rank that it should have.
+_REMEDIES = {
+    5: "lift an image [b, c, h, w] with ScaleLift first",
+    4: "add a batch axis with unsqueeze(0), or project a field [b, c, s, h, w] with ScaleProjection first",
+}
 
 
 def complaint(name: str, value: object, rule: str, remedy: str = "") -> str:
@@ -56,9 +64,19 @@ def odd(name: str, value: Any) -> int:
 
 def one_of(name: str, value: Any, options: Sequence[str]) -> str:
     """Return `value` if it is one of the options."""
-    if value not in options:
-        raise UsageError(complaint(name, value, "one of " + ", ".join(map(repr, options))))
+    require(value in options, name, value, "one of " + ", ".join(map(repr, options)))
     return str(value)
+
+
+def looked_up(what: str, key: str, table: Mapping[str, Entry]) -> Entry:
+    """The entry of that key, given as the argument `what`; an unknown key is answered with the keys and the nearest."""
+    if not isinstance(key, str):
+        raise WrongTypeError(f"`{what}` (={key!r}) must be text, one of {', '.join(table)}")
+    if key in table:
+        return table[key]
+    nearest = difflib.get_close_matches(key.lower().replace("_", "-").replace(" ", "-"), table, n=1, cutoff=0.5)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise UsageError(f"`{what}` (={key!r}) must be one of {', '.join(table)}{hint}")
 
 
 def real_tensor(name: str, value: Any, axes: str) -> None:
@@ -68,7 +86,8 @@ def real_tensor(name: str, value: Any, axes: str) -> None:
     if not isinstance(value, Tensor):
         raise WrongTypeError(f"`{name}` must be a torch tensor {shape}, got {type(value).__name__}")
     rule = f"{len(letters)}-dimensional, {shape}"
-    require(value.dim() == len(letters), f"{name}.shape", tuple(value.shape), rule, _rank_remedy(letters))
+    remedy = _REMEDIES.get(len(letters), "check which layer made it")
+    require(value.dim() == len(letters), f"{name}.shape", tuple(value.shape), rule, remedy)
     floating(name, value)
 
 
@@ -83,14 +102,6 @@ def float_dtype(dtype: Any) -> None:
     """Reject a dtype that weights cannot have."""
     if dtype is not None and not dtype.is_floating_point:
         raise WrongTypeError(complaint("dtype", dtype, "a floating-point type", "for example torch.float32"))
-
-
-def _rank_remedy(letters: list[str]) -> str:
-    if len(letters) == 5:
-        return "lift an image [b, c, h, w] with ScaleLift first"
-    if len(letters) == 4:
-        return "add a batch axis with unsqueeze(0), or project a field [b, c, s, h, w] with ScaleProjection first"
-    return "check which layer made it"
 
 
 def extent(name: str, value: Tensor, axis: int, expected: int, meaning: str, remedy: str) -> None:

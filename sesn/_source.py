@@ -41,14 +41,8 @@ def names_file(text: object) -> bool:
 def named(text: str, what: str, form: str, example: str) -> Named:
     """Run the file, as a module of its own with its folder on the path, and return what the name in it stands for.
 
-    Args:
-        text: FILE.py:NAME.
-        what: how messages begin, such as "`method` (='mine.py:MINE')".
-        form: what the text may be, such as "a key or FILE.py:NAME".
-        example: a text that would be right, and what stands there.
-
-    Raises:
-        UsageError: if there is no such file or name, or if the file fails when it is run.
+    Messages begin with `what`, such as "`method` (='mine.py:MINE')", and say in which form the text may be, such as
+    "a key or FILE.py:NAME", with an example that would be right and what stands there.
     """
     file, _, name = text.rpartition(":")
     if not (file and name.isidentifier()):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 import sesn
 from sesn.algorithms.axis import PaddingMode
 from sesn.basis import Window
-from sesn.tools.spectra import random_images
+from sesn.tools.images import random_images
 
 T = TypeVar("T")
 Module = TypeVar("Module", bound=nn.Module)
@@ -187,26 +188,19 @@ def random_network(
     """A lift of one-channel images, `depth` ScaleConvs each after a nonlinearity, and pooling to what `head` says."""
     options: dict[str, Any] = {"padding_mode": padding_mode, "bias": False, "dtype": torch.float64}
 
+    smooth = partial(sesn.BandlimitedReLU, padding_mode)
+    rectifiers: dict[str, Callable[[], nn.Module]] = {"none": nn.Identity, "relu": nn.ReLU, "bandlimited": smooth}
+    over_scale = [sesn.ScaleProjection()] if head in ("map", "invariant") else []
+    over_space = [sesn.GlobalPool()] if head in ("scale", "invariant") else []
+
     def make() -> nn.Sequential:
         layers: list[nn.Module] = [sesn.ScaleLift(1, channels, basis, **options)]
         for _ in range(depth):
-            layers.append(_rectifier(nonlinearity, padding_mode))
+            layers.append(rectifiers[nonlinearity]())
             layers.append(sesn.ScaleConv(channels, channels, basis, interscale=interscale, **options))
-        return nn.Sequential(*layers, *_pooling(head))
+        return nn.Sequential(*layers, *over_scale, *over_space)
 
     return _seeded(make, seed)
-
-
-def _rectifier(nonlinearity: Nonlinearity, padding_mode: PaddingMode) -> nn.Module:
-    if nonlinearity == "bandlimited":
-        return sesn.BandlimitedReLU(padding_mode)
-    return nn.ReLU() if nonlinearity == "relu" else nn.Identity()
-
-
-def _pooling(head: Head) -> list[nn.Module]:
-    over_scale = [sesn.ScaleProjection()] if head in ("map", "invariant") else []
-    over_space = [sesn.GlobalPool()] if head in ("scale", "invariant") else []
-    return [*over_scale, *over_space]
 
 
 def networks(

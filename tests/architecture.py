@@ -43,15 +43,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])
-#: Running and experiments read datasets, and experiments train. No other stage imports a stage.
+#: Running and experiments read datasets, the report shows some of their images, and experiments train. No other stage
+#: imports a stage.
 STAGE_IMPORTS = frozenset(
-    {("harness.run", "harness.data"), ("harness.experiments", "harness.data"), ("harness.experiments", "harness.run")}
+    {(f"harness.{stage}", "harness.data") for stage in ("run", "experiments", "report")}
+    | {("harness.experiments", "harness.run")}
 )
 
 #: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
 ASSEMBLING = frozenset(
-    {"compare", "reference_error", "output_crop", "output_grid", "output_kind", "automatic_crop", "quarter_side"}
-    | {"receptive_field_of", "spoiled_along", "read", "_cut", "_sums", "_ratio"}
+    {"compare", "reference_error", "output_crop", "output_grid", "output_kind", "automatic_crop"}
+    | {"receptive_field_of", "spoiled_along", "read", "_sums", "_ratio"}
 )
 #: Who may rescale all the same, which is not measuring: one makes images, the other says how an output moves.
 MAY_RESCALE = frozenset({"sesn.tools.images", "harness.experiments.properties"})

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import ScaleConv, ScaleGrid, ScaleLift, basis_a
-from sesn.tools.spectra import random_images
+from sesn.tools.images import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 STEP = 2**-0.5

@@ -190,6 +190,9 @@ def _training(noise: Any, error: float, place: int) -> Iterator[Measurement]:
                 at = {"epoch": epoch, "downscale": downscale, "of": of, "data_name": "probe"}
                 yield Measurement("delta", _values(noise, level / (1 + place) * (1 + epoch / 3)), at)
     yield Measurement("test_error", (error + 0.05 * float(noise.standard_normal()),), test)
+    for number in range(8):
+        at = {"digit_size": 0.34375 + 0.0875 * number, "digits": 6250, **test}
+        yield Measurement("test_error_by_size", (error * (2 - 0.2 * number),), at)
 
 
 def _stl10(budget: Any, noise: Any) -> Iterator[Result]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from test_mnist_scale import generate
 from torch import Tensor
 
 from harness.data.augment import (
@@ -27,7 +28,7 @@ from harness.data.augment import (
     stl10_batch,
 )
 from harness.data.mnist import embedded_digits, pool
-from harness.data.mnist_scale import generate, shrunk, sizes_for
+from harness.data.mnist_scale import shrunk, sizes_for
 from harness.data.stl10 import stl10
 
 SEEDS = st.integers(0, 2**31)

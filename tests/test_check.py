@@ -16,11 +16,10 @@ from typer.testing import CliRunner
 
 from sesn import Meter, ScaleGrid, assert_equivariant, diagnose, equivariance_error
 from sesn.tools.app import app
-from sesn.tools.arguments import parse_crop, parse_downscales, parse_grid, parse_input
+from sesn.tools.arguments import load_target, parse_crop, parse_downscales, parse_grid, parse_input
 from sesn.tools.check import Checked, measure_batches
 from sesn.tools.images import image_set
 from sesn.tools.picture import view
-from sesn.tools.target import load_target
 
 Check = Callable[..., Any]
 TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.experiment import Context
-from harness.run.training import checkpoints, trainer
+from harness.run.training import trainer
 from harness.run.training.cells import train
-from harness.run.training.checkpoints import Checkpoint, Snapshot
-from harness.run.training.trainer import checkpoint_in
+from harness.run.training.trainer import Checkpoint, Snapshot, checkpoint_in
 
 STEPS = 9  # of tiny.cell(): three epochs of three
 
@@ -167,7 +166,7 @@ def test_a_checkpoint_of_another_format_is_not_used(
     undisturbed: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "FORMAT", checkpoints.FORMAT + 1)
+        patch.setattr(trainer, "FORMAT", trainer.FORMAT + 1)
         interrupted_run(tmp_path)
     starts_anew(tmp_path, undisturbed, "its format is")
 

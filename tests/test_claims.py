@@ -20,6 +20,7 @@ from harness.report.findings import WORDS
 from harness.report.inconvenient import inconvenient
 from harness.report.quantities import QUANTITIES, Case
 from harness.report.rendering import Material, rendered
+from harness.report.select import Selection, published_rows, select
 from sesn.methods import methods_on
 
 PAPER = published()
@@ -103,10 +104,8 @@ def shown() -> dict[str, Any]:
 
 
 def of_budget(claim: Any, frame: Any, budget: str) -> Evidence:
-    class Chosen:
-        unlike = "smoke" if budget == "smoke" else ""
-
-    return Evidence(frame, {claim["experiment"]: Chosen()}, "lite")  # type: ignore[dict-item]
+    paper = published_rows(PAPER, claim["experiment"])
+    return Evidence(frame, {claim["experiment"]: Selection(budget, None, None, paper, {"budget": budget})}, "lite")
 
 
 @pytest.mark.parametrize("key", list(CLAIMS))
@@ -148,7 +147,7 @@ def test_sesn_is_best_only_beyond_chance_and_beside_all_methods() -> None:
     open_one = card(everybody([2.0, 2.6, 2.3], [2.1, 2.7, 2.4]))["best-28"]
     assert (open_one["verdict"], "leaves it open" in open_one["why"]) == ("undecided", True)
     few = card([*trained("sesn-vector", apart), *trained("cnn", close)])["best-28"]
-    assert (few["verdict"], few["why"]) == ("undecided", "1 of the 8 other methods were trained.")
+    assert (few["verdict"], few["why"]) == ("undecided", "It takes 8 methods to compare with, and 1 were measured.")
     two = card(everybody(apart[:2], close[:2]))["best-28"]
     assert (two["verdict"], math.isnan(two["low"])) == ("undecided", True)
     assert two["why"] == "Three realisations are the least that show a spread; here there are 2."
@@ -158,6 +157,12 @@ def test_an_error_is_the_printed_one_within_the_combined_interval() -> None:
     assert card(trained("sesn-vector", [2.0, 2.1, 2.2]))["error-28"]["verdict"] == "confirmed"
     assert card(trained("sesn-vector", [3.0, 3.1, 3.2]))["error-28"]["verdict"] == "not confirmed"
     assert card(trained("sesn-vector", [3.0, 3.1, 3.2]))["error-56"]["verdict"] == "not measured"
+
+
+def test_some_of_the_printed_counts_confirm_nothing() -> None:
+    cell = Cell("parameters", 1, "lite", "cnn", {"network": "mnist", "recipe": "paper"})
+    line = card(synthetic.rows(cell, [Measurement("parameters", (494_549.0,))]))["counts-mnist"]
+    assert (line["here"], line["verdict"]) == ("1 of 1 agree, by the paper's recipe", "undecided")
 
 
 @pytest.mark.parametrize(
@@ -204,8 +209,6 @@ def test_the_page_is_given_plain_lines_and_their_counts() -> None:
 
 
 def _nothing(key: str) -> Evidence:
-    from harness.report.select import select
-
     rows = synthetic.frame([])
     chosen = {name: select(rows, PAPER, record) for name, record in EXPERIMENTS.items()}
     return Evidence(pd.DataFrame(), chosen, ARTEFACTS[key].budget)

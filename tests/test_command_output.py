@@ -76,6 +76,19 @@ def test_failures_are_told_with_their_reasons_and_what_runs_them_again(
     assert told.splitlines()[-1] == f"Run the rest with `sesn run selftest --budget smoke --rows {tmp_path}`."
 
 
+def test_the_commonest_of_many_failures_are_told(selftest: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    selftest.setenv("SELFTEST", cells(*({"number": number} for number in range(6))))
+    with Writer(tmp_path) as writer:
+        for one in plan(Request(), ["selftest"]):
+            writer.append(Result(one.cell, "failed", (), f"reason {max(one.cell.seed, 1)}", provenance()))
+    told = invoke("status", "selftest", "--rows", tmp_path).stdout
+    assert "selftest, smoke: 2 failed: reason 1\n" in told
+    assert told.count("1 failed: reason ") == 2
+    assert "6 cells failed, for 5 reasons; --verbose lists them" in told
+    verbose = invoke("status", "selftest", "--rows", tmp_path, "--verbose").stdout
+    assert verbose.count("1 failed: reason ") == 4
+
+
 def test_a_run_says_what_all_cells_share_once_and_each_by_what_differs(
     selftest: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -83,7 +96,7 @@ def test_a_run_says_what_all_cells_share_once_and_each_by_what_differs(
     ended = invoke("run", "selftest", "--rows", tmp_path, "--threads", "1")
     assert ended.exit_code == 0, ended.output
     first, common, *finished = ended.stderr.splitlines()
-    assert first == "2 cells to run, 1 at a time; time: unknown, because no similar cell has finished"
+    assert first == "2 cells to run, 1 at a time; time: unknown, as no similar cell has finished"
     assert common == "selftest, all cells: steps=5"
     assert [re.sub(r"\d\.\d s", "T", line) for line in finished] == [
         "[1/2] ok, T: selftest number=1 (left: T)",
@@ -98,10 +111,10 @@ def test_a_run_says_what_all_cells_share_once_and_each_by_what_differs(
 
 
 def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
-    options = ("--methods", "cnn", "--where", "seed=0", "--where", "resolution=28", "--jobs", "2")
+    options = ("--methods", "cnn", "--where", "seed=0", "--where", "resolution=28", "--jobs", "2", "--order", "worth")
     text = invoke("plan", "mnist-scale", "--budget", "lite", "--rows", tmp_path / "a b", *options).stdout
     command = f"sesn run mnist-scale --budget lite --methods cnn --rows '{tmp_path}/a b' --jobs 2 --where seed=0"
-    assert f"Run them with `{command} --where resolution=28`." in text
+    assert f"Run them with `{command} --where resolution=28 --order worth`." in text
 
 
 def test_a_folder_with_too_few_pictures_is_refused_by_the_plan(tmp_path: Path) -> None:
@@ -128,7 +141,9 @@ def test_reproduce_says_how_long_it_takes_and_where_the_page_is(selftest: pytest
             writer.append(Result(one.cell, "ok", (Measurement("delta", (1.0,)),), "", provenance("cpu"), "", 200.0))
     ended = invoke("reproduce", "--out", tmp_path / "out")
     assert ended.exit_code == 0, ended.output
-    assert re.match(r"2 cells to run, 1 at a time; time: \d+ min, as similar cells took\n", ended.stderr)
+    assert re.match(
+        r"2 cells to run, 1 at a time; time: \d+ min, as similar cells took; then the report is drawn\n", ended.stderr
+    )
     assert "all cells:" not in ended.stderr
     assert ended.stderr.endswith("drawing the report\n")
     assert rows[:2] == [tmp_path / "out", tmp_path / "out" / "rows"]

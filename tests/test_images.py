@@ -11,8 +11,7 @@ import torch
 from PIL import Image
 
 from harness.data.stl10 import IMAGE_BYTES, stl10
-from sesn.tools.images import centre_crop, image_set, image_sets, picture_files, read_pictures
-from sesn.tools.spectra import SPECTRA, random_images
+from sesn.tools.images import SPECTRA, centre_crop, image_set, image_sets, picture_files, random_images, read_pictures
 
 SHAPES = [(3, 96, 96), (1, 28, 40), (2, 100, 112)]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sesn import ScaleGrid, ScaleLift, assert_equivariant, basis_a, equivariance_error
 from sesn.meter.compare import HARDLY, within
 from sesn.meter.reading import RejectedError
-from sesn.tools.spectra import random_images
+from sesn.tools.images import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 #: Over seven powers of ten, with their ends, where rules change.

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sesn import ScaleConv, equivariance_error
 from sesn.meter.extent import seen_by
-from sesn.tools.spectra import random_images
+from sesn.tools.images import random_images
 
 
 class Listed(nn.Module):

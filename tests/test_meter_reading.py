@@ -22,7 +22,7 @@ from sesn import (
     equivariance_error,
 )
 from sesn.meter.extent import seen_by
-from sesn.tools.spectra import random_images
+from sesn.tools.images import random_images
 
 # --- scores with axes of one pixel
 

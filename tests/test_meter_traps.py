@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sesn import ScaleConv, ScaleGrid, ScaleLift, assert_equivariant, basis_a, diagnose, equivariance_error
 from sesn.methods.dss import DSSConv, DSSLift
-from sesn.tools.spectra import random_images
+from sesn.tools.images import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
 WIDE = basis_a(ScaleGrid.geometric(1.5, 2**0.5, 5), "wide", 2)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.data import mnist as mnist_module
-from harness.data.labelled import LabelledImages
 from harness.data.mnist import OFFICIAL, embedded_digits, mnist, pool, read_idx
 from harness.data.sources import digit_counts, mnist_source, status
+from harness.data.tensors import LabelledImages
 
 COUNTS = {"train": 30, "t10k": 20}
 

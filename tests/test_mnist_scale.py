@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import pickle
 import random
 import subprocess
@@ -13,27 +15,54 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from sklearn.model_selection import train_test_split
 
 from harness.data import mnist_scale as module
 from harness.data import tensors
-from harness.data.labelled import LabelledImages
 from harness.data.mnist_scale import (
-    MD5,
     PAPER_SIZES,
-    SEEDS,
     MNISTScale,
     Sizes,
-    fingerprint,
-    generate,
     mnist_scale,
     shrunk,
     sizes_for,
     split,
 )
-from harness.data.tensors import cached
+from harness.data.tensors import LabelledImages, cached
 
+#: The paper's realisations.
+SEEDS = range(6)
+#: Their fingerprints, by seed.
+MD5 = (
+    "00f60f1d99234b8fe8e5e1fe79306759",
+    "f13da5cde237fb224846b8e0dd8188b2",
+    "f06ad4b20d3f7d33f7b417cf7a1eb811",
+    "eeb05f67093efae9f9b3f5a5617b2444",
+    "5aa583af4e3c08a32f633bcb565823e5",
+    "35ec90ad3cd9543123208cbb4a311233",
+)
 SIZES = Sizes(train=60, val=20, test=120)
+
+
+def generate(digits: LabelledImages, sizes: Sizes, seed: int) -> MNISTScale:
+    """Make realisation `seed` out of a pool of digits."""
+    return module._assembled(digits, seed, module._made(digits, sizes, seed))
+
+
+def fingerprint(realisation: MNISTScale) -> str:
+    """MD5 of the images as PNG files, sorted by their paths `split/digit/number.png`, as the paper stored them."""
+    paths: dict[str, NDArray[np.uint8]] = {}
+    for name, images in realisation.splits.items():
+        for image, label in zip(images.images.numpy(), images.labels.tolist(), strict=True):
+            paths[f"{name}/{label}/{len(paths)}.png"] = image
+    summary = hashlib.md5(usedforsecurity=False)
+    for path in sorted(paths):
+        file = io.BytesIO()
+        Image.fromarray(paths[path]).save(file, "PNG")
+        summary.update(file.getvalue())
+    return summary.hexdigest()
 
 
 def digits(count: int = 220, classes: int = 10) -> LabelledImages:

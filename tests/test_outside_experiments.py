@@ -20,7 +20,7 @@ from harness.experiments import EXPERIMENTS, experiment, plan
 from harness.experiments.delta import images_of
 from harness.records import EXPERIMENT_SOURCE, Cell, Measurement, Planned
 from harness.report import own
-from harness.run import imports
+from harness.run.engines.cluster import shipped, shipped_name
 from harness.run.engines.work import carry_out
 from harness.store.frame import load
 from harness.store.writing import Writer
@@ -257,11 +257,11 @@ def test_two_files_with_one_key_are_refused(mine: Path) -> None:
 
 def test_the_file_is_sent_to_machines_that_lack_it(mine: Path) -> None:
     (one, *_) = plan(Request(), [f"{mine}:MINE"])
-    files = imports.shipped([one, Planned(one.cell, runner="harness.experiments.delta:delta_depth")])
+    files = shipped([one, Planned(one.cell, runner="harness.experiments.delta:delta_depth")])
     assert list(files.values()) == [mine.resolve()]
     (name,) = files
-    assert imports.shipped_name(one.runner) == f"{name}:MINE"
-    assert imports.shipped_name("harness.experiments.delta:delta_depth") == "harness.experiments.delta:delta_depth"
+    assert shipped_name(one.runner) == f"{name}:MINE"
+    assert shipped_name("harness.experiments.delta:delta_depth") == "harness.experiments.delta:delta_depth"
 
 
 def test_it_is_run_by_workers_into_the_store_and_listed_by_the_report(mine: Path, tmp_path: Path) -> None:

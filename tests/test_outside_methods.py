@@ -23,7 +23,7 @@ from harness.experiment import Context, Request
 from harness.experiments import EXPERIMENTS, plan
 from harness.experiments.properties import FAMILIES, properties
 from harness.records import SOURCE
-from harness.run import imports
+from harness.run.engines import work
 from harness.store.frame import load
 from sesn.methods import HOMES, METHODS, PASSED_ON, SPARE_COLOURS, discover, method, methods_on, outside, scales_of
 from sesn.methods.method import OWN_STEPS
@@ -136,7 +136,7 @@ def test_a_changed_file_is_another_cell_and_the_others_keep_theirs(mine: Path) -
 def test_processes_that_are_started_find_it_wherever_they_are(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(mine.parent)
     digest = method("mine.py:MINE").digest
-    environment = imports.environment()
+    environment = work.environment()
     assert environment[PASSED_ON] == f"{mine.resolve()}:MINE"
     del METHODS["mine"], HOMES["mine"]
     discover.cache_clear()
@@ -180,7 +180,7 @@ def test_installed_packages_register_methods(mine: Path, monkeypatch: pytest.Mon
     with pytest.warns(UserWarning, match=r"mine:NUMBER.*must be a sesn.Method, and is of type int"):
         assert sesn.list_methods()[-1] == "mine"
     assert METHODS["mine"].digest
-    assert PASSED_ON not in imports.environment()
+    assert PASSED_ON not in work.environment()
 
 
 # Bad input

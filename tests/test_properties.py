@@ -37,7 +37,7 @@ from harness.report.table_1 import (
     QUESTIONS,
     SMALL,
     admissible,
-    caption,
+    left_out,
     property_frame,
 )
 from sesn import ScaleConv, ScaleGrid, basis_a
@@ -367,7 +367,7 @@ def test_what_delta_leaves_out_is_told_where_it_matters(whole: float, marks: Any
     rows = made_up({"own": 0.1, "integer": 0.1, "grid": 0.1, "any": 0.1}, key="sevf-vector")
     own = rows[(rows["family"] == "own") & (rows["metric"] == "delta")]
     frame = property_frame(pd.concat([rows, own.assign(metric="delta_all", value=whole)]), marks)
-    told = [note for note in caption(frame) if note.startswith("SEVF Vector: Δ leaves out")]
+    told = [note for note in left_out(frame) if note.startswith("SEVF Vector: Δ leaves out")]
     assert len(told) == (whole > 0.04)
     assert all("0.3 instead of 0.04" in note for note in told)
 

@@ -8,9 +8,6 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.commands.report import material
-from harness.report.page import report_files
-
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 NOT_RUN = "<!-- not run -->"
@@ -140,21 +137,3 @@ def test_every_report_folder_is_listed() -> None:
     listed = (ROOT / "reports" / "README.md").read_text(encoding="utf-8")
     folders = [folder.name for folder in (ROOT / "reports").iterdir() if folder.is_dir()]
     assert [name for name in folders if f"`{name}/`" not in listed] == []
-
-
-def test_what_the_readme_quotes_stands_in_the_report() -> None:
-    quoted = [
-        line.removeprefix("> - ") for line in README.read_text(encoding="utf-8").splitlines() if line[:4] == "> - "
-    ]
-    report = (ROOT / "reports" / "README.md").read_text(encoding="utf-8")
-    assert quoted
-    assert [line for line in quoted if line not in report] == []
-
-
-def test_the_committed_report_is_what_its_rows_give() -> None:
-    """Sentences, tables and captions; the figures are drawn from the same frames."""
-    reports = ROOT / "reports"
-    files = report_files(material(reports / "rows", reports / "causes" / "published.json"), reports, reports / "rows")
-    written = [name for name in files if name.endswith((".md", ".csv"))]
-    assert len(written) > 20
-    assert [name for name in written if files[name] != (reports / name).read_bytes()] == []

@@ -168,8 +168,9 @@ def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) 
     trained = synthetic.rows(Cell("mnist-scale", 1, "smoke", "cnn", settings), [Measurement("test_error", (2.0,))])
     rows = synthetic.store(tmp_path / "rows", [*depth, *other, *trained])
     text = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)["README.md"].decode()
-    commands = "sesn run delta-depth --budget paper && sesn run delta-downscale --budget smoke && "
-    assert f"Regenerate with `{commands}sesn run delta-interscale --budget lite && sesn report --only figure-2`" in text
+    assert "Regenerate with `sesn run delta-depth --budget paper && sesn report --only delta-depth`" in text
+    commands = "sesn run delta-downscale --budget smoke && sesn run delta-interscale --budget lite && "
+    assert f"Regenerate with `{commands}sesn report --only figure-2`" in text
     again = "sesn run mnist-scale --budget smoke --methods cnn --recipe released && sesn report --only mnist-scale"
     assert f"`{again}`" in text
 
@@ -272,29 +273,28 @@ def test_every_artefact_can_be_made_alone(name: str, tmp_path: Path) -> None:
 
 
 def test_what_the_rows_do_not_give_any_more_is_removed(tmp_path: Path) -> None:
-    others = [result for result in synthetic.results() if result.cell.experiment != "mnist-scale"]
-    rows = synthetic.store(tmp_path / "rows", others)
+    rows = synthetic.store(tmp_path / "rows", synthetic.results())
     (tmp_path / "tables").mkdir()
-    outdated = tmp_path / "tables" / "mnist-scale.md"
-    kept = [tmp_path / "tables" / "mine.md", tmp_path / "tables" / "table-1.png"]
-    for path in (outdated, *kept):
+    outdated = tmp_path / "tables" / "own-experiments.md"
+    others = [tmp_path / "tables" / "mine.md", tmp_path / "tables" / "table-1.png"]
+    for path in (outdated, *others):
         path.write_text("of somebody", encoding="utf-8")
-    GeneratedFiles(tmp_path).add(["tables/mnist-scale.md"])  # as the report that wrote it did
-    other = invoke("--rows", rows, "--out", tmp_path, "--only", "epoch-time")
-    assert other.exit_code == 0
-    assert "removed" not in other.output
+    GeneratedFiles(tmp_path).add(["tables/own-experiments.md"])  # as the report that wrote it did
+    kept = invoke("--rows", rows, "--out", tmp_path, "--only", "epoch-time")
+    assert kept.exit_code == 0
+    assert "removed" not in kept.output
     assert outdated.exists()
-    result = invoke("--rows", rows, "--out", tmp_path, "--only", "mnist-scale")
-    assert "removed what these rows do not give: mnist-scale.md" in result.output
+    result = invoke("--rows", rows, "--out", tmp_path, "--only", "own-experiments")
+    assert "removed what these rows do not give: own-experiments.md" in result.output
     assert not outdated.exists()
-    assert all(path.exists() for path in kept)
+    assert all(path.exists() for path in others)
     assert (tmp_path / "tables" / "epoch-time.md").exists()
 
 
 def test_an_unknown_artefact_is_answered_with_the_known(tmp_path: Path) -> None:
     result = invoke("--out", tmp_path, "--only", "figure_2x")
     assert result.exit_code == 2
-    assert "`only` (='figure_2x') must be one of scorecard, figure-1, basis, figure-2" in result.output
+    assert "`only` (='figure_2x') must be one of scorecard, figure-1, basis, mnist-scale-samples" in result.output
     assert "did you mean 'figure-2'?" in result.output
     assert list(tmp_path.iterdir()) == []
 

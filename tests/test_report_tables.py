@@ -137,7 +137,23 @@ def test_table_1_shows_every_mark_of_the_paper(every: dict[str, Selection]) -> N
     frame = table_1.frame(every)
     table = table_1.table(frame)
     row = next(line for line in table.lines if line[0].text == "SESN Vector")
-    assert [row[1].text, row[6].text, row[12].text] == ["yes", "Any", "yes"]
+    assert [entry.text for entry in row[1:6:2]] == ["yes", "Any", "yes"]
+    ratios = [frame[frame["method"].eq("sesn-vector")][name].iloc[0] for name in ("ratio", "ratio_any")]
+    assert [entry.text for entry in row[2:5:2]] == [f"yes {ratios[0]:.2g} ✓", f"Any {ratios[1]:.2g} ✓"]
+    assert row[6].text == "yes 1 ✓"
+
+
+def test_a_mark_that_differs_is_bold_and_crossed(every: dict[str, Selection]) -> None:
+    frame = table_1.frame(every)
+    row = next(line for line in table_1.table(frame).lines if line[0].text == "SS-CNN")
+    assert (row[1].text, row[2].text.split()[0], row[2].text[-1], row[2].bold) == ("no", "yes", "✗", True)
+
+
+def test_the_details_of_table_1_hold_no_words_of_an_exception(every: dict[str, Selection]) -> None:
+    frame = table_1.frame(every).assign(refused="`base` (=1.5) must be a whole number", ratio_any=math.nan)
+    table = table_1.details_table(frame)
+    assert table.notes == ["the layer cannot be built for such factors"]
+    assert len({len(line) for line in table.lines}) == 1
 
 
 def test_every_difference_has_all_four_texts(every: dict[str, Selection]) -> None:

@@ -12,10 +12,10 @@ import tiny_training as tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from harness.data.augment import mnist_batch
-from harness.data.labelled import LabelledImages
+from harness.data.tensors import LabelledImages
 from harness.experiment import Context
 from harness.experiments.training import first, mnist_scale, mnist_schedule, sgd, stl10, stl10_schedule
 from harness.records import Cell
@@ -132,13 +132,13 @@ def test_an_epoch_sees_every_image_once_and_the_last_batch_is_kept(monkeypatch: 
 
 def test_the_first_of_the_best_validated_epochs_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(tiny.job(tiny.cell(epochs=5), None))
-    errors, states = iter([50.0, 20.0, 30.0, 20.0, 25.0]), []
+    errors, states = iter([50, 20, 30, 20, 25]), []
 
-    def validated(_images: LabelledImages) -> float:
+    def validated(_images: LabelledImages) -> Tensor:
         states.append({name: value.clone() for name, value in trainer.network.state_dict().items()})
-        return next(errors)
+        return torch.arange(100) < next(errors)
 
-    monkeypatch.setattr(trainer, "error", validated)
+    monkeypatch.setattr(trainer, "wrong", validated)
     trainer.run()
     trainer.take_best()
     assert trainer.diary.best_epoch == 2

@@ -14,13 +14,23 @@ from typer.testing import CliRunner
 
 from sesn import ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b, equivariance_error
 from sesn.meter.compare import middle
-from sesn.tools import kernels
+from sesn.tools import tune as tuning_module
 from sesn.tools.app import app
 from sesn.tools.drawing import save
 from sesn.tools.images import image_set
-from sesn.tools.kernels import ORDERS, Candidate, candidate, layer_macs, published_stl10
 from sesn.tools.tradeoff import draw_tuning, tuning_table
-from sesn.tools.tune import Tuning, measured, propose, tune
+from sesn.tools.tune import (
+    ORDERS,
+    Candidate,
+    Orders,
+    Tuning,
+    candidate,
+    layer_macs,
+    measured,
+    propose,
+    published_stl10,
+    tune,
+)
 
 
 def grey(count: int, seed: int = 0) -> Tensor:
@@ -37,8 +47,8 @@ def tuning() -> Tuning:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "SMALLEST_SIGMAS", (1.5,))
-    monkeypatch.setattr(kernels, "KERNEL_SIZES", (7, None))
+    monkeypatch.setattr(tuning_module, "SMALLEST_SIGMAS", (1.5,))
+    monkeypatch.setattr(tuning_module, "KERNEL_SIZES", (7, None))
 
 
 def basis_of(each: Candidate) -> SteerableBasis:
@@ -125,7 +135,7 @@ def test_a_wide_window_is_free_on_the_separable_path() -> None:
 
 @pytest.mark.parametrize("size", [15, None])
 @pytest.mark.parametrize("orders", ORDERS, ids=lambda o: o.label)
-def test_the_printed_call_makes_the_basis(orders: kernels.Orders, size: int | None) -> None:
+def test_the_printed_call_makes_the_basis(orders: Orders, size: int | None) -> None:
     each = candidate(orders, ScaleGrid.geometric(1.75, 1.5, 3), size, 48, 8)
     names = {"ScaleGrid": ScaleGrid, "basis_a": basis_a, "basis_b": basis_b}
     made = eval(each.code, names)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from harness.data.labelled import LabelledImages
+from harness.data.tensors import LabelledImages
 from harness.experiment import Context
 from harness.experiments.training import mnist_schedule, sgd, stl10_schedule
 from harness.records import Cell, Measurement

@@ -21,7 +21,7 @@ from harness.run.engines.display import Bars, Lines, names, say, shared, spoken
 from harness.run.engines.work import now
 from harness.store.lines import StoredCell
 from harness.store.writing import Doing, Writer
-from sesn.tools.endings import Stopped
+from sesn.tools.consoles import Stopped
 from sesn.tools.machine import provenance_with_code
 
 #: No more often than this is it said how far cells are, in seconds.
@@ -35,7 +35,7 @@ def campaign(
     errors: Console,
     *,
     quiet: bool,
-    draw: Callable[[], None] | None = None,
+    draw: Callable[[], object] | None = None,
 ) -> Campaign:
     """Run what is to do, telling of it on `errors`, and say on `console` how it went; a stopped run says so, too.
 
@@ -54,7 +54,7 @@ def campaign(
                 sweep(where.scratch_folder, asked.entries)
                 run = Campaign(ledger, asked.entries, writer, where.scratch_folder)
                 if not quiet:
-                    run.announce(errors, settings=draw is None)
+                    run.announce(errors, draws=draw is not None)
                 run.display = shown.enter_context(run.shown(errors, quiet=quiet, draws=draw is not None))
                 if ledger.to_do:
                     engine.run(ledger.to_do, run)
@@ -122,16 +122,15 @@ class Campaign:
         every = names(self._cells)
         self._names = {name: every[name] for name in self._waiting}
 
-    def announce(self, errors: Console, *, settings: bool) -> None:
+    def announce(self, errors: Console, *, draws: bool) -> None:
         """Say how much there is to do, how long it takes, and what all cells of an experiment have in common."""
         if not self._waiting:
             return
         left, count, jobs = self.ledger.left(self.ledger.to_do), len(self._waiting), self.ledger.jobs
-        told = (
-            f"{left.words}, as similar cells took" if left.seconds else "unknown, because no similar cell has finished"
-        )
-        lines = [f"{count} cell{'s' * (count != 1)} to run, {jobs} at a time; time: {told}"]
-        if settings:
+        told = f"{left.words}, as similar cells took" if left.seconds else "unknown, as no similar cell has finished"
+        then = "; then the report is drawn" if draws else ""
+        lines = [f"{count} cell{'s' * (count != 1)} to run, {jobs} at a time; time: {told}{then}"]
+        if not draws:
             lines += [f"{key}, all cells: {told}" for key, told in shared(self._cells).items() if told]
         for line in lines:
             say(errors, line)

@@ -23,17 +23,7 @@ MOST_ELSEWHERE = 1024
 
 @dataclass(frozen=True)
 class Where:
-    """The options, checked.
-
-    Attributes:
-        engine: "local" or "ray".
-        jobs: cells at a time; None: one a GPU, or one.
-        device: auto, cpu, cuda or cuda:N.
-        threads: of each cell; None: its share of the cores.
-        address: of the Ray cluster; None starts one.
-        data: the folder of data sets; None: $SESN_DATA.
-        scratch: the folder of checkpoints and logs; None only where nothing is run.
-    """
+    """The options of `run`, checked; there is a folder of checkpoints and logs wherever something is run."""
 
     engine: str
     jobs: int | None

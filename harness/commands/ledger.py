@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from harness.experiments import EXPERIMENTS, Experiment
-from harness.records import Cell, Planned
+from harness.records import Cell, Planned, State
 from harness.run.engines.display import spoken
 from harness.store.lines import StoredCell
 from sesn.tools.machine import device_kind
 
+STATES: tuple[State, ...] = ("done", "failed", "skipped", "remaining")
 #: Marks a kind of cell whose time is predicted from the time of one epoch, because no such cell has finished.
 PREDICTED = "predicted"
 
@@ -34,11 +35,7 @@ class Estimates:
 
     Of the finished cells of a kind those count whose work is nearest: what a cell costs beside its work weighs most in
     the smallest, and would be multiplied. On the processor a cell is taken to be as much faster as it has threads.
-
-    Args:
-        machine: the name of what computes.
-        device: cpu or cuda.
-        threads: of each cell that is to be estimated.
+    The machine, the device and the threads are those of the cells that are to be estimated.
     """
 
     def __init__(self, machine: str, device: str, threads: int = 1) -> None:
@@ -188,13 +185,12 @@ class Ledger:
 
     def summary(self, key: str, standings: Sequence[Planned]) -> dict[str, Any]:
         """An experiment as plain data."""
-        left = self.left(standings)
-        counts = Counter(one.state for one in standings)
+        left, counts = self.left(standings), Counter(one.state for one in standings)
         return {
             "experiment": key,
             "budget": standings[0].cell.budget,
             "cells": len(standings),
-            **{state: counts[state] for state in ("done", "failed", "skipped", "remaining")},
+            **{state: counts[state] for state in STATES},
             "reasons": dict(Counter(one.reason for one in standings if one.reason)),
             "seconds_left": left.seconds,
             "cells_of_unknown_length": left.unknown,
@@ -202,6 +198,6 @@ class Ledger:
 
     def cell(self, one: Planned) -> dict[str, Any]:
         """A cell as plain data."""
-        cell = one.cell
         seconds = self.estimates.seconds(one) if one.to_do else None
-        return {"cell": cell.id, **cell.as_dict(), "state": one.state, "reason": one.reason, "seconds": seconds}
+        told = {"state": one.state, "reason": one.reason, "seconds": seconds}
+        return {"cell": one.cell.id, **one.cell.as_dict(), **told}

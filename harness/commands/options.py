@@ -79,9 +79,9 @@ class Choice:
         typer.Option(metavar="NAME=VALUE", help="Only cells of this setting, such as resolution=28 or seed=0."),
     ] = None
 
-    def command(self, name: str) -> str:
-        """The command of this name with the same options, as one types it."""
-        return shlex.join(["sesn", name, *(self.experiments or ()), *self._options()])
+    def command(self, name: str, *more: str) -> str:
+        """The command of this name with the same options and more, as one types it."""
+        return shlex.join(["sesn", name, *(self.experiments or ()), *self._options(), *more])
 
     def _options(self) -> Iterator[str]:
         for one in fields(self)[1:]:
@@ -93,18 +93,15 @@ class Choice:
 def with_choice(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of Choice in place of its first parameter."""
     hints, shared = (get_type_hints(of, include_extras=True) for of in (command, Choice))
-    defaults = {one.name: one.default for one in fields(Choice)}
-    own = list(inspect.signature(command).parameters.values())[1:]
+    _, *own = inspect.signature(command).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(one.name, keyword, default=one.default) for one in fields(Choice)] + own
 
     @wraps(command)
     def given(**options: Any) -> None:
         command(Choice(**{name: options.pop(name) for name in shared}), **options)
 
     given.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint)
-              for name, hint in shared.items()),
-            *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[one.name]) for one in own),
-        ]
-    )  # fmt: skip
+        [one.replace(kind=keyword, annotation=(shared | hints)[one.name]) for one in parameters]
+    )
     return given

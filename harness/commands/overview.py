@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from harness.commands.asked import Asked
-from harness.commands.ledger import Ledger
+from harness.commands.asked import ORDERS, Asked
+from harness.commands.ledger import STATES, Ledger
 from harness.commands.options import ROWS, Choice
 from harness.data.sources import DataSetStatus
 from harness.experiments import EXPERIMENTS
-from harness.records import Cell, Planned, State
+from harness.records import Cell, Planned
 from harness.run.engines.display import names, say, shared, spoken
 from harness.store.reading import size
 from harness.store.writing import running
 
-STATES: tuple[State, ...] = ("done", "failed", "skipped", "remaining")
 #: What git and those who clone should not be asked to carry.
 LARGEST_STORE = 50e6
 #: So many reasons for failures are told before the rest is folded.
@@ -39,9 +39,10 @@ def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool, v
             reason = one.reason or (f"takes {spoken(ledger.estimates.seconds(one))}" if one.to_do else "")
             told = f"{one.state:9} {one.cell.id} {called[one.cell.id]}"
             say(console, told + (f" ({reason})" if reason else ""))
-    _print_overview([ledger], asked, console, verbose=verbose, rows=[(ledger, ledger.experiments())])
+    _print_overview([ledger], asked, console, verbose=verbose, every=True)
     if ledger.to_do:
-        say(console, f"Run them with `{asked.choice.command('run')}`.")
+        order = () if asked.order == ORDERS[0] else ("--order", asked.order)
+        say(console, f"Run them with `{asked.choice.command('run', *order)}`.")
     else:
         print_next(console, asked.choice)
 
@@ -54,8 +55,7 @@ def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, v
         for one in active.cells:
             say(console, f"  {one.cell}: {one.fraction:.0%}" + (f", {one.doing}" if one.doing else ""))
     if ledgers:
-        rows = [(ledger, ledger.experiments() if verbose or choice.budget else ledger.begun()) for ledger in ledgers]
-        _print_overview(ledgers, asked, console, verbose=verbose, rows=rows)
+        _print_overview(ledgers, asked, console, verbose=verbose, every=verbose or bool(choice.budget))
     _print_oddities(asked, console)
     waiting = next((ledger.to_do[0].cell.budget for ledger in ledgers if ledger.to_do), None)
     if active:
@@ -83,26 +83,19 @@ def print_next(console: Console, choice: Choice, failed: int = 0) -> None:
     if failed:
         say(console, f"The same command runs the {failed} failed cell{'s' * (failed != 1)} again.")
     else:
-        rows = "" if choice.rows == ROWS else f" --rows {choice.rows} --out FOLDER"
+        rows = "" if choice.rows == ROWS else f" --rows {quote(str(choice.rows))} --out FOLDER"
         say(console, f"Draw figures and tables with `sesn report{rows}`.")
 
 
-def _print_overview(
-    ledgers: Sequence[Ledger],
-    asked: Asked,
-    console: Console,
-    *,
-    verbose: bool,
-    rows: Iterable[tuple[Ledger, dict[str, list[Planned]]]],
-) -> None:
+def _print_overview(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, verbose: bool, every: bool) -> None:
     """A line for each experiment and budget; below, why cells failed or were left out, and what the estimate means."""
     table = Table(box=None, padding=(0, 1))
     for name in ("experiment", "budget"):
         table.add_column(name, no_wrap=True)
     for name in ("cells", *STATES, "time left"):
         table.add_column(name, justify="right", no_wrap=True)
-    for ledger, groups in rows:
-        for key, standings in groups.items():
+    for ledger in ledgers:
+        for key, standings in (ledger.experiments() if every else ledger.begun()).items():
             counts = Counter(one.state for one in standings)
             numbers = [str(len(standings)), *(str(counts[state]) for state in STATES)]
             left = ledger.left(standings).words if counts["failed"] or counts["remaining"] else "–"
@@ -115,16 +108,15 @@ def _print_overview(
 
 def _print_reasons(standings: Sequence[Planned], console: Console, *, verbose: bool) -> None:
     """Every reason if asked; else the commonest of failures, and how many cells are skipped."""
-    for state, most, style in (("failed", FAILURES, "red"), ("skipped", 1, "")):
+    for state, most, kept, style in (("failed", FAILURES, FAILURES, "red"), ("skipped", 1, 0, "")):
         of_state = [one for one in standings if one.state == state]
-        reasons = Counter(one.reason for one in of_state)
-        if verbose or len(reasons) <= most:
-            where = Counter((one.cell.experiment, one.cell.budget, one.reason) for one in of_state)
-            for (key, budget, reason), count in where.most_common():
-                say(console, f"{key}, {budget}: {count} {state}: {reason}", style)
-        else:
-            told = f"{len(of_state)} cells {state}, for {len(reasons)} reasons; --verbose lists them"
-            say(console, told, style)
+        where = Counter((one.cell.experiment, one.cell.budget, one.reason) for one in of_state)
+        reasons = {one.reason for one in of_state}
+        folded = len(reasons) > most and not verbose
+        for (key, budget, reason), count in where.most_common(kept if folded else None):
+            say(console, f"{key}, {budget}: {count} {state}: {reason}", style)
+        if folded:
+            say(console, f"{len(of_state)} cells {state}, for {len(reasons)} reasons; --verbose lists them", style)
 
 
 def _print_time(ledgers: Sequence[Ledger], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -19,23 +20,26 @@ if TYPE_CHECKING:
     from harness.report.rendering import Material
     from sesn.tools.files import GeneratedFiles
 
-CAUSES = Path("reports/causes/published.json")
+OUT, ROWS = Path("reports"), Path("reports/rows")
+CAUSES = OUT / "causes" / "published.json"
 
 
 def report(
     only: Annotated[
         str | None, typer.Option(metavar="ID", help="One figure or table; an unknown ID lists all.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = Path("reports"),
-    rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = Path("reports/rows"),
+    out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = OUT,
+    rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = ROWS,
     causes: Annotated[Path, typer.Option(help="The JSON of `sesn causes`.")] = CAUSES,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; say which files are out of date.")] = False,
     force: Force = False,
     methods: Methods = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
 ) -> None:
     """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
 
-    Exit status: 0 all is well, 2 bad usage.
+    The report in reports/ also has its main claims in the README.md beside that folder, between two
+    markers. Exit status: 0 all is well, 1 --check found files out of date, 2 bad usage.
     """
     with consoles(quiet) as (console, _):
         from sesn._checks import require
@@ -45,7 +49,12 @@ def report(
         asked = ",".join(methods or ())
         keys = tuple(method(name.strip()).key for name in asked.split(",") if name.strip())
         require(bool(keys) or not methods, "methods", asked, "keys of methods", "leave it out for all")
-        render(out, rows, console, only, causes, keys, force=force)
+        stale = render(out, rows, console, only, causes, keys, force=force, check=check)
+    for name in stale:
+        typer.echo(f"not what the rows give: {os.path.normpath(out / name)}", err=True)
+    if stale:
+        typer.echo("`sesn report` with the same options, but without --check, renews them", err=True)
+        raise typer.Exit(1)
 
 
 def render(
@@ -57,27 +66,57 @@ def render(
     methods: tuple[str, ...] = (),
     *,
     force: bool = False,
-) -> None:
-    """Write the report on some rows, of some methods or of all, and say what was odd."""
+    check: bool = False,
+) -> list[str]:
+    """Write the report on some rows, of some methods or of all, and say what was odd.
+
+    To check it, write nothing and return the files below `out` that are missing, other, or not given any more. With the
+    versions of constraints.txt, the same rows give the same bytes, of pictures too.
+    """
     from harness.report.artefacts import artefact
-    from harness.report.page import remove_outdated, report_files, write_files
+    from harness.report.page import outdated_files, remove_outdated, write_files
 
-    def say(line: str, style: str | None = None) -> None:
-        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    ours = check_folder(out, only, force=force)
+    ours = check_folder(out, only, force=force or check)
+    files, beside = _made(out, rows, console, only, causes, methods)
+    both = {**files, **beside}
+    if check:
+        wrong = [name for name in both if not (out / name).is_file() or (out / name).read_bytes() != both[name]]
+        say(f"{len(both) - len(wrong)} of {len(both)} files of {out} are what the rows give")
+        return [*wrong, *outdated_files(files, ours, only)]
+    ours.add(files)
+    write_files(both, out)
+    if outdated := remove_outdated(files, ours, only):
+        say(f"removed what these rows do not give: {', '.join(Path(name).name for name in outdated)}")
+    say(f"wrote {len(files)} files into {out}: {'index.html and README.md' if only is None else only}")
+    if beside:
+        say("wrote the results into README.md")
+    if not files:
+        say(f"{only} has no rows yet; run {artefact(str(only)).run}")
+    return []
+
+
+def _made(
+    out: Path, rows: Path, console: Console, only: str | None, causes: Path, methods: tuple[str, ...]
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """Contents by path below `out`, and of the README beside it if this is the repository's own report."""
+    from harness.report.claims import with_results
+    from harness.report.page import report_files
+
     found = replace(material(rows, causes), methods=methods)
     _check_rows(found, rows, out)
     for note in found.notes:
-        say(f"note: {note}", "yellow")
+        console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     files = report_files(found, out, rows, only)
-    ours.add(files)
-    written = write_files(files, out)
-    if outdated := remove_outdated(files, ours, only):
-        say(f"removed what these rows do not give: {', '.join(path.name for path in outdated)}")
-    say(f"wrote {len(written)} files into {out}: {'index.html and README.md' if only is None else only}")
-    if not files:
-        say(f"{only} has no rows yet; run {artefact(str(only)).run}")
+    readme = Path("README.md")
+    own = (out.resolve(), rows.resolve()) == (OUT.resolve(), ROWS.resolve()) and only is None and not methods
+    if not own or not readme.is_file() or readme.is_symlink():
+        return files, {}
+    text = readme.read_bytes().decode()
+    results = with_results(text, files["tables/scorecard.csv"], OUT.name)
+    return files, {} if results == text else {"../README.md": results.encode()}
 
 
 def check_folder(out: Path, only: str | None = None, *, force: bool) -> GeneratedFiles:

@@ -51,7 +51,8 @@ def normalised(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) 
 def random_rescale(images: Tensor, generator: torch.Generator, scales: tuple[float, float] = PLUS_SCALES) -> Tensor:
     """Each image uint8 [n, h, w] rescaled by its own factor, uniform between the two, as MNIST-scale was made."""
     lowest, highest = scales
-    drawn = torch.rand(len(images), generator=generator, device=generator.device, dtype=_double(generator.device))
+    double = torch.float64 if generator.device.type != "mps" else torch.float32
+    drawn = torch.rand(len(images), generator=generator, device=generator.device, dtype=double)
     return rescale_digits(images, lowest + (highest - lowest) * drawn)
 
 
@@ -116,21 +117,16 @@ def cutout(images: Tensor, length: int, generator: torch.Generator) -> Tensor:
     With an even length the hole reaches from length/2 pixels before its centre to length/2 - 1 after it.
     """
     count, _, height, width = images.shape
-    in_rows, in_columns = (_hole(side, length, count, generator).to(images.device) for side in (height, width))
-    hole = in_rows[:, None, :, None] & in_columns[:, None, None, :]
-    return images.masked_fill(hole, 0)
 
+    def inside(side: int) -> Tensor:
+        """Which of `side` pixels lie in the hole: bool [count, side]."""
+        centre = _whole_numbers(side, count, generator)[:, None]
+        pixels = torch.arange(side, device=generator.device)
+        return ((pixels >= centre - length // 2) & (pixels < centre + length // 2)).to(images.device)
 
-def _hole(side: int, length: int, count: int, generator: torch.Generator) -> Tensor:
-    """Which of `side` pixels lie in the hole: bool [count, side]."""
-    centre = _whole_numbers(side, count, generator)[:, None]
-    pixels = torch.arange(side, device=generator.device)
-    return (pixels >= centre - length // 2) & (pixels < centre + length // 2)
+    rows, columns = inside(height), inside(width)
+    return images.masked_fill(rows[:, None, :, None] & columns[:, None, None, :], 0)
 
 
 def _whole_numbers(below: int, count: int, generator: torch.Generator) -> Tensor:
     return torch.randint(below, (count,), generator=generator, device=generator.device)
-
-
-def _double(device: torch.device) -> torch.dtype:
-    return torch.float64 if device.type != "mps" else torch.float32

@@ -81,21 +81,14 @@ def _download(urls: tuple[str, ...], file: str, checksum: str, folder: Path) -> 
 
 
 def extract(archive: Path, wanted: Mapping[str, str], root: Path) -> None:
-    """Unpack the wanted members of a tar archive under `root`, and nothing else, whatever else is in it.
-
-    Args:
-        archive: plain or compressed.
-        wanted: the MD5 of each member that is kept, by its path in the archive.
-        root: where these paths begin.
-    """
+    """Unpack the wanted members of a tar archive, whose MD5 is given by their paths in it, and no others."""
     missing = dict(wanted)
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
                 if md5 := missing.pop(member.name, ""):
                     # Of a link there may be no end, and of a folder there is no content.
-                    source = tar.extractfile(member) if member.isfile() else None
-                    _write(source, root / member.name, md5)
+                    _write(tar.extractfile(member) if member.isfile() else None, root / member.name, md5)
     except (tarfile.TarError, EOFError) as error:
         raise UsageError(f"{archive} cannot be unpacked ({error}); delete it and fetch it again") from error
     if missing:

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harness.data import data_root
-from harness.data.labelled import LabelledImages
-from harness.data.tensors import cached
+from harness.data.tensors import LabelledImages, cached
 from sesn.errors import UsageError
 
 DigitSource = Literal["mnist", "embedded"]

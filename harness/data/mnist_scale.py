@@ -1,14 +1,12 @@
 """MNIST-scale: digits of MNIST, each shrunk by a random factor 0.3..1. The paper's six data sets are seeds 0..5.
 
-They are made as the paper's were, bit for bit (`fingerprint` shows it): two stratified splits drawn by numpy's Mersenne
+They are made as the paper's were, bit for bit: two stratified splits drawn by numpy's Mersenne
 Twister, one factor for each image from Python's, and Pillow's affine map, which samples a cubic without a low-pass
 filter about a point half a pixel off the centre.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import random
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,22 +19,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from harness.data.labelled import LabelledImages
 from harness.data.mnist import CLASSES, DigitSource, pool
-from harness.data.tensors import cached
+from harness.data.tensors import LabelledImages, cached
 from sesn.errors import UsageError
 
-#: The paper's realisations.
-SEEDS = range(6)
-#: Their fingerprints, by seed.
-MD5 = (
-    "00f60f1d99234b8fe8e5e1fe79306759",
-    "f13da5cde237fb224846b8e0dd8188b2",
-    "f06ad4b20d3f7d33f7b417cf7a1eb811",
-    "eeb05f67093efae9f9b3f5a5617b2444",
-    "5aa583af4e3c08a32f633bcb565823e5",
-    "35ec90ad3cd9543123208cbb4a311233",
-)
 SMALLEST, LARGEST = 0.3, 1.0
 #: In pixels from the upper left corner of the image; the centre is 14.
 FIXED_POINT = 14.5
@@ -91,21 +77,11 @@ def mnist_scale(seed: int, source: DigitSource, root: Path | None = None, cache:
     """
     digits = pool(source, root, cache)
     sizes = sizes_for(len(digits))
-    key = {
-        "what": "MNIST-scale",
-        "pool": digits.name,
-        "digest": digits.digest,
-        "sizes": list(sizes),
-        "seed": seed,
-        # They could draw or round otherwise one day.
-        "made by": {package: version(package) for package in ("scikit-learn", "pillow", "numpy")},
-    }
-    return _assembled(seed, digits.name, cached(key, lambda: _made(digits, sizes, seed), cache))
-
-
-def generate(digits: LabelledImages, sizes: Sizes, seed: int) -> MNISTScale:
-    """Make realisation `seed` out of a pool of digits."""
-    return _assembled(seed, digits.name, _made(digits, sizes, seed))
+    # They could draw or round otherwise one day.
+    makers = {package: version(package) for package in ("scikit-learn", "pillow", "numpy")}
+    made_of = {"pool": digits.name, "digest": digits.digest, "sizes": list(sizes), "seed": seed}
+    key = {"what": "MNIST-scale", **made_of, "made by": makers}
+    return _assembled(digits, seed, cached(key, lambda: _made(digits, sizes, seed), cache))
 
 
 def _made(digits: LabelledImages, sizes: Sizes, seed: int) -> dict[str, Tensor]:
@@ -164,23 +140,9 @@ def shrunk(images: Tensor, factors: list[float]) -> Tensor:
     return torch.from_numpy(np.stack([affine(*pair) for pair in zip(images.numpy(), factors, strict=True)]))
 
 
-def fingerprint(realisation: MNISTScale) -> str:
-    """MD5 of the images as PNG files, sorted by their paths `split/digit/number.png`, as the paper stored them."""
-    paths: dict[str, NDArray[np.uint8]] = {}
-    for name, images in realisation.splits.items():
-        for image, label in zip(images.images.numpy(), images.labels.tolist(), strict=True):
-            paths[f"{name}/{label}/{len(paths)}.png"] = image
-    summary = hashlib.md5(usedforsecurity=False)
-    for path in sorted(paths):
-        file = io.BytesIO()
-        Image.fromarray(paths[path]).save(file, "PNG")
-        summary.update(file.getvalue())
-    return summary.hexdigest()
-
-
-def _assembled(seed: int, pool_name: str, tensors: dict[str, Tensor]) -> MNISTScale:
+def _assembled(digits: LabelledImages, seed: int, tensors: dict[str, Tensor]) -> MNISTScale:
     def named(name: str) -> LabelledImages:
         images, labels = tensors[f"{name} images"], tensors[f"{name} labels"]
-        return LabelledImages(images, labels, f"MNIST-scale {seed} {name}, {len(images)} images out of {pool_name}")
+        return LabelledImages(images, labels, f"MNIST-scale {seed} {name}, {len(images)} images out of {digits.name}")
 
     return MNISTScale(seed, named("train"), named("val"), named("test"))

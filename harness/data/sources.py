@@ -19,14 +19,9 @@ from sesn.errors import UsageError
 
 @dataclass(frozen=True)
 class DataSetStatus:
-    """What there is of one data set.
+    """What there is of one data set: whether it passes the checks that need not read it whole, and what is wrong.
 
-    Args:
-        name: as `harness.data.download.fetch` takes it, or what it is if it is embedded.
-        found: whether it is there and passes the checks that need not read it whole.
-        path: where it is, or would be; None if it is embedded or no folder was named.
-        images: how many; 0 if not found.
-        remark: what is wrong, missing, or left out.
+    The path is where it is, or would be; None if it is embedded or no folder was named.
     """
 
     name: str

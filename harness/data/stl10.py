@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harness.data import data_root
-from harness.data.labelled import LabelledImages
+from harness.data.tensors import LabelledImages
 from sesn.errors import UsageError
 from sesn.tools.images import Wanted, fitted
 

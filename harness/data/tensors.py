@@ -1,5 +1,6 @@
-"""Tensors and notes in one safetensors file, written whole or not at all, checked when read, and never unpickled.
+"""Images with their classes in memory, and tensors in files.
 
+A file holds tensors and notes as safetensors: written whole or not at all, checked when read, and never unpickled.
 Checkpoints are such files, and what took seconds to make is cached in them. A cache only saves time: a file that is
 damaged is made anew, and where none can be written the work is done each time.
 """
@@ -11,6 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,7 +20,45 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from sesn.errors import UsageError, WrongTypeError
 from sesn.tools.files import replacing, sync_folder
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledImages:
+    """Images and classes in memory.
+
+    Args:
+        images: uint8, [n, h, w] or [n, c, h, w], values 0..255.
+        labels: int64 [n], classes from 0.
+        name: what they are and how many of how many; rows carry it.
+    """
+
+    images: Tensor
+    labels: Tensor
+    name: str
+
+    def __post_init__(self) -> None:
+        for name, value, dtype in (("images", self.images, torch.uint8), ("labels", self.labels, torch.int64)):
+            if value.dtype != dtype:
+                raise WrongTypeError(f"`{name}.dtype` (={value.dtype}) must be {dtype}")
+        if len(self.images) != len(self.labels):
+            raise UsageError(f"`labels` (={len(self.labels)} of them) must be as many as the {len(self.images)} images")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of shape, images and labels, in hexadecimal."""
+        return sha256(self.images, self.labels)
+
+    def __getitem__(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The images and labels numbered by `chosen`: a batch."""
+        return self.images[chosen], self.labels[chosen]
+
+
+# --- files
 
 
 class Unusable(Exception):

@@ -22,8 +22,7 @@ from harness.experiments.training import MNIST_SCALE, STL10, STL10_REDUCED
 from harness.records import Cell as Cell
 from harness.records import Measurement as Measurement
 from harness.records import Planned
-from sesn._checks import complaint
-from sesn._lookup import looked_up
+from sesn._checks import complaint, looked_up
 from sesn._source import named, names_file
 from sesn.errors import UsageError, WrongTypeError
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from harness.experiment import CellSettings
 from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
-from sesn._lookup import looked_up
+from sesn._checks import looked_up
 from sesn.errors import UsageError
 from sesn.layers.nonlinearity import BandlimitedReLU
 

@@ -15,9 +15,9 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from harness.data.augment import mnist_batch, stl10_batch
-from harness.data.labelled import LabelledImages
 from harness.data.mnist_scale import mnist_scale as realisation_of
 from harness.data.stl10 import SPLITS, stl10_labelled
+from harness.data.tensors import LabelledImages
 from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.records import Budget, Cell, Measurement
 from harness.run.training.cells import train

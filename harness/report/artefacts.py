@@ -11,11 +11,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.records import Budget
-from harness.report import causes, claims, configurations, delta, errors, goals, kernels, own, table_1, times, training
+from harness.report import (
+    causes,
+    claims,
+    configurations,
+    delta,
+    dots,
+    errors,
+    goals,
+    kernels,
+    own,
+    pictures,
+    table_1,
+    times,
+    training,
+)
 from harness.report.findings import WORDS
 from harness.report.select import Selection
 from harness.report.tables import Table
-from sesn._lookup import looked_up
+from sesn._checks import looked_up
 from sesn.tools.drawing import Drawing
 
 Selections = Mapping[str, Selection]
@@ -40,7 +54,8 @@ class Artefact:
         budgets: it shows the first of these that has rows; none: the one that fills most of it.
         budget: the smallest that measures it.
         title: its heading.
-        caption: what is shown; budget, data and machine are added from the rows.
+        caption: what is shown, in one sentence; budget, data and machine are added from the rows.
+        notes: what else a reader may need.
         command: how to get its rows, if not by `sesn run`.
     """
 
@@ -56,6 +71,7 @@ class Artefact:
     budget: Budget = "lite"
     title: str = ""
     caption: str = ""
+    notes: tuple[str, ...] = ()
     command: str = ""
 
     @property
@@ -86,11 +102,18 @@ _ROWS = (
     Artefact(claims.KEY, (), claims.nothing_read, table=claims.table),
     Artefact("figure-1", (), kernels.kernels_frame, kernels.kernels_says, kernels.draw_kernels),
     Artefact("basis", (), kernels.basis_frame, kernels.basis_says, kernels.draw_basis),
-    Artefact("figure-2", _DELTAS, delta.frame, delta.says, delta.draw),
+    Artefact("mnist-scale-samples", (), pictures.samples_frame, draw=pictures.draw_samples),
+    Artefact("feature-maps", (), pictures.maps_frame, draw=pictures.draw_maps),
+    Artefact("delta-depth", _DELTAS[:1], delta.frame, draw=delta.draw_depth),
+    Artefact("figure-2", _DELTAS[1:], delta.frame, delta.says, delta.draw),
     Artefact("wide-windows", _DELTAS[:2], goals.frame, table=goals.table),
-    Artefact("table-1", ("properties",), table_1.frame, table=table_1.table, extra=table_1.caption),
+    Artefact("table-1", ("properties",), table_1.frame, table=table_1.table, extra=table_1.rule),
+    Artefact("table-1-details", ("properties",), table_1.frame, table=table_1.details_table, extra=table_1.left_out),
+    Artefact("error-by-size", _MNIST, training.sizes_frame, draw=training.draw_sizes, budgets=_LONGEST),
+    Artefact("mnist-scale-dots", _MNIST, dots.errors_frame, draw=dots.draw_errors, budgets=_LONGEST, budget="paper"),
     Artefact("mnist-scale", _MNIST, errors.mnist_frame, table=errors.mnist_table, budgets=_LONGEST, budget="paper"),
     Artefact("stl10", ("stl10", "stl10-reduced"), errors.stl10_frame, table=errors.stl10_table, budget="paper"),
+    Artefact("epoch-time-dots", ("epoch-time",), dots.times_frame, draw=dots.draw_times),
     Artefact("epoch-time", ("epoch-time",), times.frame, times.says, table=times.table),
     *(
         Artefact(

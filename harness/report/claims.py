@@ -6,12 +6,14 @@ the bound, not confirmed where none of it does, and undecided in between.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 
+from harness.report.escapes import TEMPLATES
 from harness.report.findings import WORDS
 from harness.report.inconvenient import inconvenient
 from harness.report.quantities import QUANTITIES, Case, Claim
@@ -24,8 +26,10 @@ Verdict = Literal["confirmed", "confirmed under another configuration", "not con
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 COLUMNS = (
     *("id", "claim", "place", "quote", "paper", "here", "verdict", "why", "budget", "artefact"),
-    *("value", "low", "high", "n", "configuration"),
+    *("value", "low", "high", "n", "configuration", "readme"),
 )
+#: A README's table of results stands between these.
+RESULTS = ("<!-- results -->", "<!-- /results -->")
 #: How the paper's LaTeX is shown as text.
 PLAIN = {"\\%": "%", "$\\pm$": "±", "$": "", "``": "“", "''": "”"}
 
@@ -57,10 +61,12 @@ def decided(case: Case, rule: str, bound: float) -> Verdict:
 
 def judge(claim: Claim, evidence: Evidence) -> Judgement:
     """The verdict on a claim; the first case is of the paper's configuration, or the nearest to it."""
-    cases = QUANTITIES[claim["quantity"]].cases(claim, evidence.frame) if len(evidence.frame) else []
+    quantity, chosen = QUANTITIES[claim["quantity"]], evidence.selections[claim["experiment"]]
+    asked = {**claim, "printed": quantity.published(claim, chosen.paper)}
+    cases = quantity.cases(asked, evidence.frame) if len(evidence.frame) else []
     if not cases:
         return Judgement("not measured", reason="not-measured")
-    if unlike := evidence.selections[claim["experiment"]].unlike:
+    if unlike := chosen.unlike:
         return Judgement("undecided", cases[0], reason=unlike)
     bound = claim["threshold"] * (1.0 if pd.isna(claim["value"]) else claim["value"])
     verdict, *others = (decided(case, claim["rule"], bound) for case in cases)
@@ -124,6 +130,19 @@ def _plain(quote: str) -> str:
     for latex, text in PLAIN.items():
         quote = quote.replace(latex, text)
     return quote
+
+
+def with_results(readme: str, scorecard: bytes, folder: str) -> str:
+    """The text of a README with its table of results, between the markers, of a scorecard's CSV in that folder."""
+    before, _, rest = readme.partition(RESULTS[0])
+    _, end, after = rest.partition(RESULTS[1])
+    if not end:
+        return readme
+    frame = pd.read_csv(io.BytesIO(scorecard), keep_default_na=False)
+    found, lines = context({KEY: frame}), context({KEY: frame[frame["readme"].ne("")]})["scorecard"]
+    template = TEMPLATES.get_template("results.md.jinja")
+    text = template.render(lines=lines, counts=found["verdict_counts"], folder=folder)
+    return f"{before}{RESULTS[0]}\n{text}{end}{after}"
 
 
 def context(frames: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Figure 2: Delta against depth, downscale factor and interscale extent; the frame it draws and what it says."""
+"""Figure 2: Delta against depth, downscale factor and interscale extent; the frames drawn and what they say."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from harness.report.findings import listed, sentence
+from harness.report.panels import label_ends
 from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
 from sesn.methods import METHODS
-from sesn.tools.drawing import Drawing, Hover, styled
+from sesn.tools.drawing import FULL, HALF, Drawing, Hover, styled
 
 
 class Panel(NamedTuple):
@@ -31,9 +33,11 @@ class Panel(NamedTuple):
 
 
 #: The series of what the paper states, and the colour of its marks.
-STATED, MARK = "stated by the paper", "#CC79A7"
+STATED, MARK, PAPER_INK = "stated by the paper", "#CC79A7", "#8A3E6B"
 LONGER = "valid of $5+K_S-1$"
 SOLID, DASHED, DOTTED = ("-", "o"), ((0, (4, 2)), "s"), ((0, (1, 1.4)), "^")
+#: How the windows differ where both are on one axis.
+WINDOW_STYLES = {"wide": SOLID, "published": DASHED}
 PANELS = (
     Panel("delta-depth", "depth", "layers", {"valid scales": SOLID, "all scales": DASHED}),
     Panel(
@@ -62,6 +66,8 @@ OWN, OWN_ROW, OWN_SCALES = "own", "layers of single methods", "all scales of the
 SMALL, MODERATE = 0.01, 4
 #: The axis begins this many times below the smallest median.
 BELOW = 30
+#: Lines whose ends differ by at most this factor share their name.
+ONE_NAME = 1.5
 #: More bars than this stand in each other's way.
 MOST_BARS = 9
 #: Scales of the network in the paper's panel; the others have as many more as the extent spoils.
@@ -74,11 +80,12 @@ def frame(selections: Mapping[str, Selection]) -> Any:
 
     What the paper states stands in lines of the series STATED: at x, the mean if it gives one.
     """
-    parts = [points for panel in PANELS if len(points := _panel_points(panel, selections[panel.experiment]))]
+    shown = [panel for panel in PANELS if panel.experiment in selections]
+    parts = [points for panel in shown if len(points := _panel_points(panel, selections[panel.experiment]))]
     columns = [*SERIES, *SUMMARY, "floor"]
     if not parts:
         return pd.DataFrame(columns=columns)
-    parts += [facts for panel in PANELS if len(facts := _stated(panel, selections[panel.experiment].paper))]
+    parts += [facts for panel in shown if len(facts := _stated(panel, selections[panel.experiment].paper))]
     # As objects: the lines of the paper lack most columns.
     whole = pd.concat([part.reindex(columns=columns).astype(object) for part in parts])
     return whole.reset_index(drop=True).infer_objects()
@@ -121,21 +128,61 @@ def _series(panel: Panel, rows: Any) -> Any:
 
 
 @styled
+def draw_depth(points: Any) -> Drawing:
+    """Published and wide windows on one axis, every line named at its end, with what the paper states."""
+    hovers: list[Hover] = []
+    curves = where(points, series="valid scales")
+    figure = Figure(figsize=(HALF, 3.4), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel=PANELS[0].label, ylabel="equivariance error Δ", yscale="log")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    floor = medians(curves, "x", "floor").dropna()
+    axes.plot(floor.index, floor.to_numpy(), color="0.45", ls=":", lw=0.9)
+    ends = [(float(floor.iloc[-1]), "floor of the meter", "0.4")] if len(floor) else []
+    for window, part in curves.groupby("window", sort=False):
+        ends += _draw_window(axes, window, part, hovers)
+    for fact in where(points, series=STATED).to_dict("records"):
+        axes.axhline(fact["mean"], color=MARK, lw=0.9, zorder=0)
+        axes.plot(fact["x"], fact["mean"], "*", color=MARK, ms=9, zorder=5)
+        ends.append((fact["mean"], f"paper: {fact['mean']:.0%}", PAPER_INK))
+    axes.set_ylim(min(curves["median"].min(), *floor, 1) / 3, 2 * curves["median"].max())
+    label_ends(axes, ends)
+    return Drawing(figure, tuple(hovers))
+
+
+def _draw_window(axes: Any, window: str, part: Any, hovers: list[Hover]) -> list[tuple[float, str, str]]:
+    """The lines of one kind of windows, and their names; lines that meet at the end have one name."""
+    style, kind = WINDOW_STYLES.get(window, DOTTED), "" if window == OWN else f"{window}, "
+    ends = []
+    for curve, line in part.sort_values("x").groupby("nonlinearity", sort=False):
+        _draw_series(axes, _colour(curve), style, line, bars=False)
+        hovers.extend(_hovers(axes, PANELS[0], line))
+        name = kind + _name(curve).removesuffix(" ReLU")
+        ends.append((float(line["median"].iloc[-1]), name, _colour(curve)))
+    together = kind and max(ends)[0] <= ONE_NAME * min(ends)[0]
+    return [(max(ends)[0], f"{window} windows", "0.15")] if together else ends
+
+
+@styled
 def draw(points: Any) -> Drawing:
-    """A row for each kind of windows, three panels each, with what the paper states."""
+    """A row for each kind of windows, a panel for the downscale and one for the extent, with what the paper states."""
     hovers: list[Hover] = []
     windows = [window for window in [*WINDOWS, OWN] if window in set(points["window"])]
-    figure = Figure(figsize=(7.2, 0.9 + 2.3 * len(windows)), layout="constrained")
-    grid = figure.subplots(len(windows), len(PANELS), sharex="col", sharey=True, squeeze=False)
+    shown = [panel for panel in PANELS[1:] if panel.experiment in set(points["experiment"])]
+    figure = Figure(figsize=(FULL, 0.9 + 2.1 * len(windows)), layout="constrained")
+    grid = figure.subplots(len(windows), len(shown), sharex="col", sharey=True, squeeze=False)
     for row, window in zip(grid, windows, strict=True):
-        for axes, panel in zip(row, PANELS, strict=True):
+        for axes, panel in zip(row, shown, strict=True):
             _draw_panel(axes, panel, where(points, experiment=panel.experiment, window=window), hovers)
-            if window != OWN:
-                _mark_facts(axes, where(points, experiment=panel.experiment, series=STATED))
+            for knee in where(points, experiment=panel.experiment, series=STATED)["x"] if window != OWN else ():
+                axes.axvline(knee, color=MARK, lw=1.2, zorder=0)
+                name = f"paper: rises beyond {knee:g}×"
+                small = {"textcoords": "offset points", "fontsize": 7, "color": PAPER_INK}
+                axes.annotate(name, (knee, 0.93), (-3, 0), axes.get_xaxis_transform(), ha="right", **small)
         row[0].set_ylabel(f"{WINDOWS.get(window, OWN_ROW)}\nequivariance error Δ")
     # The floor may lie far below (a factor of two after Fourier enlarging): it must not squeeze the curves.
     grid[0][0].set_ylim(bottom=points["median"].min() / BELOW)
-    for top, bottom, panel in zip(grid[0], grid[-1], PANELS, strict=True):
+    for top, bottom, panel in zip(grid[0], grid[-1], shown, strict=True):
         bottom.set_xlabel(panel.label)
         _legend_of(top, panel, set(where(points, experiment=panel.experiment)["series"]))
     _legend(figure, points)
@@ -152,8 +199,8 @@ def _legend_of(axes: Any, panel: Panel, series: set[str]) -> None:
 def _legend(figure: Figure, points: Any) -> None:
     shown = [name for name in [*COLOURS, *METHODS] if name in set(points["nonlinearity"])]
     handles = [Line2D([], [], color=_colour(name), lw=2) for name in shown]
-    handles += [Line2D([], [], color="0.45", ls=":"), Line2D([], [], color=MARK, lw=1.2)]
-    names = [*(_name(name) for name in shown), "floor of the probe", STATED]
+    handles.append(Line2D([], [], color="0.45", ls=":"))
+    names = [*(_name(name) for name in shown), "floor of the meter"]
     figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False, fontsize=7)
 
 
@@ -171,6 +218,8 @@ def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> No
     if panel.logarithmic:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for (nonlinearity, series), part in points.groupby(["nonlinearity", "series"], sort=False):
         _draw_series(axes, _colour(nonlinearity), panel.styles[series], part.sort_values("x"))
         hovers.extend(_hovers(axes, panel, part))
@@ -179,34 +228,24 @@ def _draw_panel(axes: Any, panel: Panel, points: Any, hovers: list[Hover]) -> No
         axes.plot(floor.index, floor.to_numpy(), color="0.45", ls=":", lw=1.2)
 
 
-def _draw_series(axes: Any, colour: str, style: tuple[Any, str], part: Any) -> None:
+def _draw_series(axes: Any, colour: str, style: tuple[Any, str], part: Any, bars: bool = True) -> None:
     line, marker = style
-    axes.plot(part["x"], part["median"], color=colour, ls=line, lw=1.1)
-    axes.fill_between(part["x"], part["low"], part["high"], color=colour, alpha=0.18, lw=0)
+    fill = colour if line == "-" else "white"
     every = math.ceil(len(part) / MOST_BARS)
-    bars = part[part["x"].isin([1.0])] if every > 1 else part[:0]
-    bars = pd.concat([bars, part.iloc[every - 1 :: every]]).drop_duplicates("x")
-    spread = bars["standard_deviation"].fillna(0).to_numpy()
-    mean = bars["mean"].to_numpy()
+    dots: dict[str, Any] = {} if bars else {"marker": marker, "ms": 3.2, "mfc": fill, "markevery": every}
+    axes.plot(part["x"], part["median"], color=colour, ls=line, lw=1.1, **dots)
+    axes.fill_between(part["x"], part["low"], part["high"], color=colour, alpha=0.18, lw=0)
+    if bars:
+        _draw_bars(axes, colour, marker, fill, part[::every])
+
+
+def _draw_bars(axes: Any, colour: str, marker: str, fill: str, part: Any) -> None:
+    """Mean and standard deviation, as in the paper."""
+    spread, mean = part["standard_deviation"].fillna(0).to_numpy(), part["mean"].to_numpy()
     # Below a mean smaller than its deviation, the bar would reach zero, which a logarithmic axis does not have.
     below = [min(s, 0.9 * m) for s, m in zip(spread, mean, strict=True)]
     look = {"fmt": marker, "ms": 2.6, "lw": 0.7, "capsize": 1.5, "color": colour}
-    axes.errorbar(bars["x"], mean, yerr=[below, spread], mfc=colour if line == "-" else "white", **look)
-
-
-def _mark_facts(axes: Any, facts: Any) -> None:
-    for fact in facts.to_dict("records"):
-        if pd.notna(fact["mean"]):
-            axes.axhline(fact["mean"], color=MARK, lw=1.2, zorder=0)
-            # In the corner: no curve comes there, while many meet at the line.
-            text = f"line: {fact['mean']:.0%}, stated for {fact['x']:g} layers"
-            axes.annotate(text, (0.98, 0.02), (0, 0), "axes fraction", ha="right", **_SMALL)
-        else:
-            axes.axvline(fact["x"], color=MARK, lw=1.2, zorder=0)
-            axes.annotate(f"{fact['x']:g}×", (fact["x"], 0.02), (2, 0), axes.get_xaxis_transform(), **_SMALL)
-
-
-_SMALL: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color": "#8A3E6B"}
+    axes.errorbar(part["x"], mean, yerr=[below, spread], mfc=fill, **look)
 
 
 def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:

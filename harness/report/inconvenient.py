@@ -7,9 +7,10 @@ from typing import Any
 
 from harness.report.errors import setting_name
 from harness.report.findings import WORDS, listed
+from harness.report.panels import SETTING
 from harness.report.select import first, where
 from harness.report.summaries import rank_correlation
-from harness.report.training import DOWNSCALE, SETTING
+from harness.report.training import DOWNSCALE
 from sesn.methods import METHODS, REFERENCE
 from sesn.tools.statistics import LEVEL
 

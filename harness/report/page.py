@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -24,6 +25,9 @@ from sesn.tools.files import GeneratedFiles, check_writable, replacing
 
 FIGURES = ("svg", "pdf", "png")
 TABLES = ("md", "tex")
+
+#: The names of figures and tables, below the folder of the report.
+OURS = re.compile(rf"(figures|tables)/[a-z0-9-]+\.({'|'.join((*FIGURES, *TABLES, 'csv'))})")
 
 Files = dict[str, bytes]
 
@@ -164,12 +168,19 @@ def write_files(files: Mapping[str, bytes], out: Path) -> list[Path]:
     return list(paths)
 
 
-def remove_outdated(files: Mapping[str, bytes], ours: GeneratedFiles, only: str | None = None) -> list[Path]:
-    """Remove the files of artefacts, or of one, that an earlier report wrote and these rows do not give any more."""
-    names = [name for name in possible_files(only) if name in ours.names and name not in files]
-    outdated = [path for name in names if (path := ours.folder / name).is_file()]
-    for path in outdated:
-        path.unlink()
-    if outdated:
-        ours.discard(path.relative_to(ours.folder).as_posix() for path in outdated)
-    return outdated
+def outdated_files(files: Mapping[str, bytes], ours: GeneratedFiles, only: str | None = None) -> list[str]:
+    """The files of artefacts, or of one, that an earlier report wrote and these rows do not give any more."""
+    # An artefact may be gone by now; a list that was tampered with must not lead elsewhere.
+    written = {name for name in ours.names if OURS.fullmatch(name)} - files.keys()
+    names = written if only is None else written & set(possible_files(only))
+    return sorted(name for name in names if (ours.folder / name).is_file())
+
+
+def remove_outdated(files: Mapping[str, bytes], ours: GeneratedFiles, only: str | None = None) -> list[str]:
+    """Remove them."""
+    names = outdated_files(files, ours, only)
+    for name in names:
+        (ours.folder / name).unlink()
+    if names:
+        ours.discard(names)
+    return names

@@ -101,10 +101,10 @@ def _marks(claim: Claim, frame: Any) -> list[Case]:
         for line in marked
         if line[f"{question}_agree"] == "no"
     ]
-    return _agreeing(others, len(marked))
+    return _agreeing(claim, others, len(marked))
 
 
-def _counts(_claim: Claim, frame: Any) -> list[Case]:
+def _counts(claim: Claim, frame: Any) -> list[Case]:
     """The parameters of the networks after the paper, and of the released ones."""
     known = [line for line in frame.to_dict("records") if math.isfinite(line["paper"])]
     cases = []
@@ -117,17 +117,17 @@ def _counts(_claim: Claim, frame: Any) -> list[Case]:
             for line in counted
             if not rounds_to_print(line[column], line["paper"])
         ]
-        cases += [case._replace(configuration=configuration) for case in _agreeing(others, len(counted))]
+        cases += [case._replace(configuration=configuration) for case in _agreeing(claim, others, len(counted))]
     return cases
 
 
-def _agreeing(others: list[str], count: int) -> list[Case]:
-    """The part that agrees; it is counted, so that one count is enough."""
+def _agreeing(claim: Claim, others: list[str], count: int) -> list[Case]:
+    """The part that agrees with the printed ones; it is counted, so that one count of each is enough."""
     if not count:
         return []
-    good = count - len(others)
-    numbers = {"good": good, "count": count, "others": listed(others) if others else ""}
-    return [Case(*(good / count,) * 3, max(count, LEAST_RUNS), numbers)]
+    good, printed = count - len(others), claim["printed"]["count"]
+    numbers = {"good": good, "compared": count, "count": printed, "others": listed(others) if others else ""}
+    return [Case(*(good / count,) * 3, max(count, LEAST_RUNS), numbers, complete=count == printed)]
 
 
 # --- test errors

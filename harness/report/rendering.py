@@ -139,7 +139,7 @@ def _render(one: Artefact, selections: Selections, frame: Any, material: Materia
         again += f" --methods {','.join(HOMES.get(key, key) for key in material.methods)}"
     if not len(frame):
         return Rendered(one, frame, (one.caption,), "", (), notes, (), again)
-    captions = (one.caption, *one.extra(frame))
+    captions = (one.caption, *one.notes, *one.extra(frame))
     provenance = "; ".join(dict.fromkeys(filter(None, map(_in_short, there)))) or WORDS["unmeasured"]
     facts = tuple(f"{chosen.experiment}: {'; '.join(_filled('context', _facts(chosen)))}" for chosen in there)
     table = one.table(frame) if one.table else None

@@ -22,7 +22,9 @@ from sesn.methods import METHODS
 from sesn.tools.machine import device_kind
 
 #: Places inside a cell; they may look like settings where a cell has only one of them.
-COORDINATES = frozenset({"data_name", "epoch", "downscale", "factor", "pixels", "speedups", *DIGESTS})
+COORDINATES = frozenset(
+    {"data_name", "epoch", "downscale", "factor", "pixels", "speedups", "digit_size", "digits", *DIGESTS}
+)
 #: What rows must share to stand together; those that measure time share the machine, too.
 RUN, MACHINE = ("version", "budget", "device"), "machine"
 #: Settings that never vary within an artefact, whatever decides them.

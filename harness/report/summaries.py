@@ -102,6 +102,12 @@ def _half_width(paper: Sample, here: Sample) -> float:
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(sum(parts))
 
 
+def counting_interval(rate: float, images: int) -> tuple[float, float]:
+    """The ends of Wilson's interval of an error rate in %: what the choice of test images explains."""
+    found = stats.binomtest(round(rate * images / 100), images).proportion_ci(LEVEL, method="wilson")
+    return 100 * float(found.low), 100 * float(found.high)
+
+
 def rank_correlation(first: Any, second: Any) -> tuple[float, float]:
     """Spearman's coefficient, and how probable one as large would be if the two had nothing to do with each other.
 

@@ -31,7 +31,9 @@ TELLING = 1.5
 #: The families from the narrowest to the widest, and the paper's words for them.
 FAMILIES = {"integer": "Integer", "grid": "Grid", "any": "Any"}
 #: The columns of the paper's table that are measured.
-QUESTIONS = ("equivariance", "admissible", "interscale")
+HEADINGS = {"equivariance": "equivariant", "admissible": "admissible", "interscale": "interscale"}
+QUESTIONS = tuple(HEADINGS)
+AGREES = {"yes": "✓", "no": "✗", "": ""}
 COLUMNS = (
     *("method", "label", "approach", "delta", "delta_all", "delta_cnn", "ratio"),
     *("ratio_integer", "ratio_grid", "ratio_any", "worst_ratio", "worst_downscale", "built", "refused"),
@@ -135,34 +137,47 @@ def _median(values: Any) -> float:
 
 
 def table(frame: Any) -> Table:
-    """The paper's mark, the mark here, whether they agree, and the numbers behind it."""
-    heading = ["Method"]
-    heading += ["equivariant: paper", "here", "agrees", "Δ", "Δ of a CNN"]
-    heading += ["admissible: paper", "here", "agrees", *(f"Δ ratio, {family}" for family in FAMILIES)]
-    heading += ["interscale: paper", "here", "agrees", "scales seen", "shift error"]
-    return Table(tuple(heading), tuple(_entries(line) for line in frame.to_dict("records")))
-
-
-def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
-    equivariance, scales, interscale = (_question(line, question) for question in QUESTIONS)
-    deltas = [numeric(line[name], "{:.2g}", "not measured") for name in ("delta", "delta_cnn")]
-    unbuilt = f"no such layer can be built: {line['refused']}" if line["refused"] else "not measured"
-    ratios = [numeric(line[f"ratio_{family}"], "{:.2g}", unbuilt) for family in FAMILIES]
-    shifted = numeric(line["translation_error"], "{:.2g}", "not measured")
-    reach = TableEntry(str(line["reach"]), line["reach"])
-    return (TableEntry(line["label"]), *equivariance, *deltas, *scales, *ratios, *interscale, reach, shifted)
+    """For each question the paper's mark, and here the mark, its number and whether the two agree."""
+    heading = [f"{name}: paper" if side == "paper" else "here" for name in HEADINGS.values() for side in ("paper", "")]
+    lines = [
+        (TableEntry(line["label"]), *(entry for question in QUESTIONS for entry in _question(line, question)))
+        for line in frame.to_dict("records")
+    ]
+    return Table(("Method", *heading), tuple(lines))
 
 
 def _question(line: dict[str, Any], question: str) -> list[TableEntry]:
     published, here, agree = (line[f"{question}_{part}"] for part in ("paper", "measured", "agree"))
-    if not published:
-        none = absent("the paper has no such row")
-        return [none, TableEntry(here), none]
-    return [TableEntry(published), TableEntry(here), TableEntry(agree, bold=agree == "no")]
+    family = here.strip("()").lower()
+    number = {"equivariance": line["ratio"], "interscale": line["reach"]}.get(question, line.get(f"ratio_{family}"))
+    words = [here, "" if number is None or math.isnan(number) else f"{number:.2g}", AGREES[agree]]
+    mark = TableEntry(" ".join(filter(None, words)), number, bold=agree == "no")
+    return [TableEntry(published) if published else absent("the paper has no such row"), mark]
 
 
-def caption(frame: Any) -> list[str]:
-    """The rule behind the marks, and where what Delta leaves out would change it."""
-    rule = [sentence(f"mark-{name}", small=SMALL) for name in ("equivariant", "admissible", "brackets", "shift")]
+def details_table(frame: Any) -> Table:
+    """The numbers behind the marks."""
+    columns = {"delta": "Δ", "delta_cnn": "Δ of a CNN", "ratio": "ratio"}
+    columns |= {f"ratio_{family}": f"ratio, {family}" for family in FAMILIES}
+    columns |= {"worst_ratio": "worst ratio", "worst_downscale": "at downscale"}
+    columns |= {"reach": "scales seen", "translation_error": "shift error"}
+    lines = [
+        (TableEntry(line["label"]), *(numeric(line[name], "{:.2g}", _why_not(line)) for name in columns))
+        for line in frame.to_dict("records")
+    ]
+    return Table(("Method", *columns.values()), tuple(lines))
+
+
+def _why_not(line: dict[str, Any]) -> str:
+    return "the layer cannot be built for such factors" if line["refused"] else "not measured"
+
+
+def left_out(frame: Any) -> list[str]:
+    """Where what Delta leaves out would change it."""
     telling = frame[frame["delta_all"] > TELLING * frame["delta"]]
-    return rule + [sentence("mark-left-out", **line) for line in telling.to_dict("records")]
+    return [sentence("mark-left-out", **line) for line in telling.to_dict("records")]
+
+
+def rule(_frame: Any) -> list[str]:
+    """The rule behind the marks."""
+    return [sentence(f"mark-{name}", small=SMALL) for name in ("equivariant", "admissible", "brackets")]

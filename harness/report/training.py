@@ -7,24 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from harness.report.errors import setting_name
 from harness.report.findings import sentence
+from harness.report.panels import SETTING, look, method_legend, panels
 from harness.report.select import Selection, where
-from harness.report.summaries import medians, summarised
+from harness.report.summaries import LEAST_RUNS, counting_interval, medians, summarised
 from sesn.methods import METHODS
 from sesn.tools.drawing import Drawing, Hover, log_axis, styled
 
 EXPERIMENT = "mnist-scale"
-SETTING = ["resolution", "augmented"]
 CURVES = {"validation_error": "validation error, %", "train_loss": "training loss"}
 #: The factor of the two that is drawn; the other is in the rows.
 DOWNSCALE = 2.0
 PARTS = {"trunk": "Δ of the last map", "logits": "Δ of the scores"}
-#: One marker for each scalar or vector form, so that no series depends on colour alone.
-MARKERS = "osD^vP<>X*"
+BY_SIZE = {"test_error_by_size": "test error, %"}
+AXES = {"epoch": "epochs", "digit_size": "size of the digit"}
 
 
 def curves_frame(selections: Mapping[str, Selection]) -> Any:
@@ -54,6 +51,24 @@ def _delta_rows(chosen: Selection) -> Any:
         return rows[:0]
     rows = rows[rows["of"].isin(list(PARTS)) & (rows["downscale"].astype(float) - DOWNSCALE).abs().lt(1e-6)]
     return rows.assign(epoch=rows["epoch"].astype(int))
+
+
+def sizes_frame(selections: Mapping[str, Selection]) -> Any:
+    """The test error by digit size: its mean, and the standard deviation of three or more realisations.
+
+    Of fewer, the interval that the choice of test digits explains.
+    """
+    (metric,), keys = BY_SIZE, ["method", *SETTING, "digit_size"]
+    rows = selections[EXPERIMENT].metric(metric)
+    if not len(rows):
+        return pd.DataFrame(columns=["metric", *keys])
+    digits = rows.groupby(keys, observed=True)["digits"].sum().rename("digits").reset_index()
+    points = _spread(summarised(rows, keys).merge(digits, on=keys).assign(metric=metric))
+    counted = [counting_interval(line.mean, int(line.digits)) for line in points.itertuples()]
+    few = points["draws"].lt(LEAST_RUNS)
+    for place, end in enumerate(("low", "high")):
+        points[end] = points[end].mask(few, [ends[place] for ends in counted])
+    return points[["metric", *keys, "mean", "low", "high", "draws", "digits"]]
 
 
 def accuracy_frame(selections: Mapping[str, Selection]) -> Any:
@@ -86,35 +101,47 @@ def _tested(chosen: Selection) -> Any:
 
 @styled
 def draw_curves(points: Any) -> Drawing:
-    """Validation error above, loss below, one column per setting."""
-    spread = points["standard_deviation"].fillna(0)
-    low, high = (points["mean"] - spread).clip(lower=0.2 * points["mean"]), points["mean"] + spread
-    return _by_epoch(points.assign(low=low, high=high), "metric", CURVES, "mean")
+    """Validation error and loss by epoch."""
+    return _lines(_spread(points), "metric", CURVES, "epoch")
 
 
 @styled
 def draw_delta(points: Any) -> Drawing:
-    """Delta of the last map is above, and that of the scores below."""
-    return _by_epoch(points, "of", PARTS, "median")
+    """Delta of the last map and of the scores by epoch."""
+    return _lines(points.assign(mean=points["median"]), "of", PARTS, "epoch")
 
 
-def _by_epoch(points: Any, kind: str, names: dict[str, str], middle: str) -> Drawing:
+@styled
+def draw_sizes(points: Any) -> Drawing:
+    """The test error by the size of the digits."""
+    return _lines(points, "metric", BY_SIZE, "digit_size")
+
+
+def _spread(points: Any) -> Any:
+    """The mean less and more the standard deviation, where a logarithmic axis has it."""
+    spread = points["standard_deviation"].fillna(0)
+    return points.assign(low=(points["mean"] - spread).clip(lower=0.2 * points["mean"]), high=points["mean"] + spread)
+
+
+def _lines(points: Any, kind: str, names: dict[str, str], x: str) -> Drawing:
     """A line for each method with a band from `low` to `high`."""
     hovers: list[Hover] = []
-    figure, panels = _panels(points, kind, names)
-    for name, axes, part in panels:
-        for method, line in part.sort_values("epoch").groupby("method", sort=False):
-            colour, marker = _look(method)
+    figure, found = panels(points, kind, names)
+    for name, axes, part in found:
+        for method, line in part.sort_values(x).groupby("method", sort=False):
+            colour, marker = look(method)
             few = max(1, len(line) // 8)
-            axes.plot(line["epoch"], line[middle], color=colour, marker=marker, ms=3.4, lw=1.1, markevery=few)
-            axes.fill_between(line["epoch"], line["low"], line["high"], color=colour, alpha=0.12, lw=0)
+            axes.plot(line[x], line["mean"], color=colour, marker=marker, ms=3.4, lw=1.1, markevery=few)
+            axes.fill_between(line[x], line["low"], line["high"], color=colour, alpha=0.1, lw=0)
             for point in line.to_dict("records"):
-                text = sentence("epoch-point", label=METHODS[method].label, what=names[name], y=point[middle], **point)
-                hovers.append(Hover(axes, point["epoch"], point[middle], text))
+                values = {"label": METHODS[method].label, "axis": AXES[x], "x": point[x], "what": names[name]}
+                text = sentence("line-point", y=point["mean"], **values, **point)
+                hovers.append(Hover(axes, point[x], point["mean"], text))
         log_axis(axes, "y", (1, 2, 5))
-        axes.set_xlabel("epochs")
-        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    _method_legend(figure, points)
+        axes.set_xlabel(AXES[x])
+        if x == "epoch":
+            axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    method_legend(figure, points)
     return Drawing(figure, tuple(hovers))
 
 
@@ -122,52 +149,20 @@ def _by_epoch(points: Any, kind: str, names: dict[str, str], middle: str) -> Dra
 def draw_accuracy(points: Any) -> Drawing:
     """One panel for each setting and part: Delta across, test error up."""
     hovers: list[Hover] = []
-    figure, panels = _panels(points, "of", PARTS)
-    for name, axes, part in panels:
+    figure, found = panels(points, "of", PARTS)
+    for name, axes, part in found:
         for point in part.to_dict("records"):
-            colour, marker = _look(point["method"])
+            colour, marker = look(point["method"])
             across = [[point["delta"] - point["delta_low"]], [point["delta_high"] - point["delta"]]]
             spread = point["deviation"] if math.isfinite(point["deviation"]) else 0
-            look = {"fmt": marker, "color": colour, "ms": 5, "lw": 0.8, "capsize": 1.5}
-            axes.errorbar(point["delta"], point["error"], xerr=across, yerr=spread, **look)
+            style = {"fmt": marker, "color": colour, "ms": 5, "lw": 0.8, "capsize": 1.5}
+            axes.errorbar(point["delta"], point["error"], xerr=across, yerr=spread, **style)
             text = sentence("accuracy-point", label=METHODS[point["method"]].label, **point)
             hovers.append(Hover(axes, point["delta"], point["error"], text))
         log_axis(axes, "x", (1, 2, 5))
-        axes.set_xlabel(PARTS[name])
-        axes.set_ylabel("test error, %" if axes.get_subplotspec().is_first_col() else "")
-    _method_legend(figure, points, lines=False)
+        axes.set(xlabel=PARTS[name], ylabel="test error, %" if axes.get_ylabel() else "")
+    method_legend(figure, points, lines=False)
     return Drawing(figure, tuple(hovers))
-
-
-def _panels(points: Any, kind: str, names: dict[str, str]) -> tuple[Figure, list[tuple[str, Any, Any]]]:
-    """A row for each of the names and a column for each setting that has points: the name, its axes, its points."""
-    settings = points[SETTING].drop_duplicates().sort_values(SETTING).to_dict("records")
-    shown = [name for name in names if name in set(points[kind])]
-    width = max(3.5, min(7.2, 1.2 + 2.4 * len(settings)))
-    figure = Figure(figsize=(width, 1.2 + 2.1 * len(shown)), layout="constrained")
-    grid = figure.subplots(len(shown), len(settings), squeeze=False, sharey="row", sharex="row")
-    for row, name in zip(grid, shown, strict=True):
-        row[0].set_ylabel(names[name])
-    for axes, setting in zip(grid[0], settings, strict=True):
-        axes.set_title(setting_name(**setting), fontsize=8)
-    return figure, [
-        (name, axes, where(points, **{kind: name}, **setting))
-        for row, name in zip(grid, shown, strict=True)
-        for axes, setting in zip(row, settings, strict=True)
-    ]
-
-
-def _look(method: str) -> tuple[str, str]:
-    return METHODS[method].colour, MARKERS[list(METHODS).index(method) % len(MARKERS)]
-
-
-def _method_legend(figure: Figure, points: Any, lines: bool = True) -> None:
-    shown = [key for key in METHODS if key in set(points["method"])]
-    width, looks = 1.1 if lines else 0, [_look(key) for key in shown]
-    handles = [Line2D([], [], color=colour, marker=marker, ms=4, lw=width) for colour, marker in looks]
-    names = [METHODS[key].label for key in shown]
-    columns = max(2, int(figure.get_figwidth() / 1.25))
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
 
 
 # --- what they say

@@ -69,6 +69,15 @@ class ScaleTranslation:
         return self.scale * points + points.new_tensor(self.translation)
 
 
+#: A factor s, or a translation by whole pixels with it.
+Element = float | ScaleTranslation
+
+
+def scale_of(element: Element) -> float:
+    """The factor s."""
+    return element.scale if isinstance(element, ScaleTranslation) else element
+
+
 def rescale(
     image: Tensor, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
 ) -> Tensor:

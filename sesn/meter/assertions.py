@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import require
-from sesn.meter.compare import EquivarianceError, middle
+from sesn.meter.compare import Action, EquivarianceError, middle
 from sesn.meter.diagnosis import diagnose
-from sesn.meter.meter import Action, Meter
+from sesn.meter.meter import Meter
 from sesn.meter.reading import Kind
 from sesn.meter.resample import Ends, Resampler
 from sesn.scales import ScaleGrid
@@ -81,7 +81,8 @@ def assert_equivariant(
     __tracebackhide__ = True  # pytest then shows the caller's line
     require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
     error = equivariance_error(module, images, factor, **options)
-    limit = _tolerance(module, error.kind) if tolerance is None else tolerance
+    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+    limit = TOLERANCES[error.kind] + ROUNDING[dtype] if tolerance is None else tolerance
     if not error.passes(limit):
         raise AssertionError(explain(module, images, error, limit))
     return error
@@ -98,13 +99,11 @@ def explain(module: nn.Module, images: Tensor, error: EquivarianceError, toleran
     elif tolerance > 0:
         verdict += f" by {median / tolerance:.3g}x"
     context = f"  the probe's own floor is {floor:.2g}"
-    if error.ceiling is not None and not math.isnan(median):
-        context += f", unrelated images give {middle(error.ceiling):.2g}"
-    downscale = 1 / error.factor
-    heading = f"not scale-equivariant at factor {error.factor:.4g} (downscale {downscale:.4g}): {verdict}"
-    lines = [heading, context, *_where(error)]
-    lines += [f"  likely cause: {finding}" for finding in diagnose(module, images, error)[:3]]
-    return "\n".join(lines)
+    if error.unrelated is not None and not math.isnan(median):
+        context += f", unrelated images give {error.unrelated:.2g}"
+    heading = f"not scale-equivariant at factor {error.factor:.4g} (downscale {1 / error.factor:.4g}): {verdict}"
+    causes = [f"  likely cause: {finding}" for finding in diagnose(module, images, error)[:3]]
+    return "\n".join([heading, context, *_where(error), *causes])
 
 
 def _where(error: EquivarianceError) -> list[str]:
@@ -122,8 +121,3 @@ def _where(error: EquivarianceError) -> list[str]:
         place = "the border" if border > inside else "the interior"
         lines.append(f"  larger in {place}: interior {inside:.3g}, frame of {error.crop} pixels {border:.3g}")
     return lines
-
-
-def _tolerance(module: nn.Module, kind: str) -> float:
-    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-    return TOLERANCES[kind] + ROUNDING[dtype]

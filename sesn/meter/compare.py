@@ -8,6 +8,7 @@ for one image f, as a ratio of sums over channels, scales and space. Tests asser
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from sesn.algorithms import Axis
 from sesn.algorithms.separable import make_passes
 from sesn.basis import Profile, ProfilePairs
-from sesn.errors import UsageError
+from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import rescale
 from sesn.meter.reading import SPATIAL, Reading, call
 from sesn.meter.resample import Ends, Resampler
@@ -26,6 +27,7 @@ from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 if TYPE_CHECKING:
     from sesn.meter.meter import Meter
 
+Action = Callable[[Tensor, float], Tensor]
 #: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
 ROUNDING_ENERGY = 1e-24
 #: Unrelated images differ by about 1 to 2; where they differ by less than this, the output hardly depends on them.
@@ -154,6 +156,26 @@ class EquivarianceError:
         return bool(self.pairs) and self.residual <= ON_GRID_TOLERANCE
 
 
+def acted(action: Action, output: Tensor, factor: float) -> Tensor:
+    """An output moved by a user's own action."""
+    moved = action(output, factor)
+    if not isinstance(moved, Tensor):
+        raise WrongTypeError(f"`action` must return a tensor, got {type(moved).__name__}")
+    return moved.to(torch.float64)
+
+
+def moved_channels(move: Callable[[Tensor], Tensor], output: Tensor, grid: ScaleGrid | None, factor: float) -> Tensor:
+    """An output moved in space; of its scale channels, those without a partner are not computed."""
+    partners = [j for _, j in grid.match(factor).pairs] if grid is not None else []
+    if not partners or (min(partners) == 0 and max(partners) == output.shape[2] - 1):
+        return move(output)
+    kept = slice(min(partners), max(partners) + 1)
+    part = move(output[:, :, kept])
+    moved = part.new_zeros(*output.shape[:3], *part.shape[-2:])
+    moved[:, :, kept] = part
+    return moved
+
+
 def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Tensor | None = None) -> EquivarianceError:
     """Delta of the two outputs; `others` are direct outputs of other images, by default of the next in the batch."""
     moved, direct, grid, factor = found.moved, found.direct, found.grid, found.factor
@@ -224,14 +246,14 @@ def reference_error(images: Tensor, factor: float, resampler: Resampler, ends: E
     """The probe's own floor: Delta of a lift so well sampled that only the resampler and rounding are left.
 
     Per image, of the nine type-A functions at sigma 1.5 against 1.5/s (1.5 s against 1.5 when enlarging). `crop` pixels
-    at each border do not count, nor, unless images are periodic, those that the reference itself sees the border from
-    (at most a quarter of the side): what a network does there is its own, and not the probe's.
+    at each border do not count, nor, unless images are periodic, those that the reference itself sees the border from:
+    what a network does there is its own, and not the probe's. At most a quarter of the side is left out.
     """
     direct_sigma, original_sigma = (SIGMA, SIGMA / factor) if factor <= 1 else (SIGMA * factor, SIGMA)
     moved = rescale(_responses(images, original_sigma, ends), factor, resampler, ends)
     direct = _responses(rescale(images, factor, resampler, ends), direct_sigma, ends)
-    if ends != "circular":
-        crop = max(crop, min(math.ceil(HALF_WIDTH * direct_sigma) + 3, min(direct.shape[-2:]) // 4))
+    own = 0 if ends == "circular" else math.ceil(HALF_WIDTH * direct_sigma) + 3
+    crop = min(max(crop, own), min(direct.shape[-2:]) // 4)
     if crop:
         moved, direct = (x[..., crop:-crop, crop:-crop] for x in (moved, direct))
     return _ratio(_sums([(moved, direct)], moved))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -11,7 +10,8 @@ from torch import Tensor, nn
 
 from sesn._checks import require, whole
 from sesn.errors import UsageError
-from sesn.meter.reading import LOST, Reading, RejectedError, call, like_module, read
+from sesn.meter.compare import Branches
+from sesn.meter.reading import LOST, SPATIAL, Reading, RejectedError, call, like_module, read
 from sesn.meter.receptive import Receptive, spoilt_by, submodules
 from sesn.meter.trail import Path
 
@@ -51,9 +51,10 @@ def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> R
     radius = _radius_by_gradients(module, images, reading.seen.stride)
     flat = bool((reading.output == reading.output[..., :1, :1]).all())  # then every pixel says the same
     if radius is None and not flat:
+        runs = ", ".join(sorted(path.unread if path else LOST))
         raise UsageError(
-            f"how far the module looks cannot be told: it runs {_listed(path.unread if path else LOST)}, and has no "
-            f"gradient to measure it by; {_CALL_LAYERS} or give `crop=`"
+            f"how far the module looks cannot be told: it runs {runs}, and has no gradient to measure it by; "
+            f"{_CALL_LAYERS} or give `crop=`"
         )
     return replace(reading.seen, radius=radius or 0)
 
@@ -72,7 +73,9 @@ def _radius_by_gradients(module: nn.Module, images: Tensor, stride: float) -> fl
         if not output.requires_grad:
             return None
         weights = torch.zeros_like(output)
-        places = [_middle(side) for side in output.shape[-2:]]
+        # Up to five pixels in the middle of each side.
+        halves = [(side // 2, min(2, (side - 1) // 2)) for side in output.shape[-2:]]
+        places = [slice(middle - half, middle + half + 1) for middle, half in halves]
         asked = weights[..., places[0], places[1]]
         asked += torch.arange(asked.numel(), device=asked.device).cos().reshape(asked.shape)  # a softmax sums to 1
         try:
@@ -82,12 +85,6 @@ def _radius_by_gradients(module: nn.Module, images: Tensor, stride: float) -> fl
     reach = slopes.abs().amax(dim=(0, 1))
     used = reach > _SLOPE * torch.finfo(like_module(module, images).dtype).eps * reach.max()
     return max(_beyond(used.any(dim=1 - axis), places[axis], stride) for axis in (0, 1))
-
-
-def _middle(side: int) -> slice:
-    """Up to five pixels in the middle of so many."""
-    half = min(2, (side - 1) // 2)
-    return slice(side // 2 - half, side // 2 + half + 1)
 
 
 def _beyond(used: Tensor, asked: slice, stride: float) -> float:
@@ -102,34 +99,28 @@ def spoiled_along(path: Path | None, spoiled: int | None) -> int:
     if spoiled is not None:
         return whole("spoiled", spoiled, 0)
     if path is None or path.hidden:
+        runs = ", ".join(sorted(path.hidden if path else LOST))
         raise UsageError(
-            "the scale channels that interscale layers spoil cannot be counted: the module runs "
-            f"{_listed(path.hidden if path else LOST)}; {_CALL_LAYERS}, or give `spoiled=` (0 if no layer mixes "
-            "scales) and `crop=`"
+            f"the scale channels that interscale layers spoil cannot be counted: the module runs {runs}; "
+            f"{_CALL_LAYERS}, or give `spoiled=` (0 if no layer mixes scales) and `crop=`"
         )
     return path.spoiled
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
-
-
-def output_crop(crop: int | str, seen: Receptive, factor: float, output: Tensor) -> int:
-    """Pixels of the output to leave out at each border."""
-    if crop == "auto":
-        return automatic_crop(seen, factor, quarter_side(output))
+def output_crop(found: Branches, crop: int | str, *, acted: bool) -> tuple[int, Receptive]:
+    """Pixels of the output to leave out at each border, and how far it looks; `acted` where an action moved it."""
+    output, seen, side = found.direct, found.original.seen, min(found.direct.shape[-2:])
+    if crop == "auto" and found.kind in SPATIAL:
+        seen = receptive_field_of(found.module, found.images, found.original)
+        return automatic_crop(seen, found.factor, side // 4), seen
+    if crop == "auto" or not (found.kind in SPATIAL or (acted and output.dim() >= 4)):
+        return 0, seen
     pixels = whole("crop", crop, 0)
-    side = min(output.shape[-2:])
     rule = f"less than half of the output's side ({side})"
     require(2 * pixels < side, "crop", crop, rule, f"use at most {(side - 1) // 2}")
-    return pixels
+    return pixels, seen
 
 
 def automatic_crop(seen: Receptive, factor: float, most: int) -> int:
     """Output pixels within reach of the border, and three input pixels for the resampler, but at most so many."""
     return min(math.ceil((seen.radius * factor + 3) / seen.stride), most)
-
-
-def quarter_side(output: Tensor) -> int:
-    """A quarter of the smaller side."""
-    return int(min(output.shape[-2:]) // 4)

@@ -1,43 +1,26 @@
-"""The meter: the one place that runs both branches of a module, moves outputs by the group and has them compared.
-
-Delta = ||L_s Phi(f) - Phi(L_s f)||^2 / ||L_s Phi(f)||^2
-"""
+"""The meter: the one place that runs both branches of a module, moves outputs by the group and has them compared."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from sesn._checks import one_of
-from sesn.errors import UsageError, WrongTypeError
-from sesn.meter.action import ScaleTranslation, rescale, translate
-from sesn.meter.compare import Branches, EquivarianceError, compare, reference_error
-from sesn.meter.extent import automatic_crop, output_crop, receptive_field_of, seen_by, spoiled_along
-from sesn.meter.reading import (
-    KINDS,
-    SPATIAL,
-    Kind,
-    Reading,
-    call,
-    check_eval,
-    check_images,
-    check_repeatable,
-    output_grid,
-    output_kind,
-    read,
-)
+from sesn.errors import UsageError
+from sesn.meter import reading
+from sesn.meter.action import Element, ScaleTranslation, rescale, scale_of, translate
+from sesn.meter.compare import Action, Branches, EquivarianceError, acted, compare, moved_channels, reference_error
+from sesn.meter.extent import automatic_crop, output_crop, seen_by, spoiled_along
+from sesn.meter.reading import KINDS, Kind, Reading
 from sesn.meter.resample import Ends, Resampler, resampled_size, resampler_ends
 from sesn.meter.stages import Recorded, Stage, recorded
 from sesn.scales import ScaleGrid
-
-#: A factor s, or a translation by whole pixels with it.
-Element = float | ScaleTranslation
-Action = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
@@ -110,9 +93,7 @@ class Meter:
         """Run both branches and move the output of the original one.
 
         Args:
-            module: any module in eval mode that takes images.
-            images: f [b, c, h, w].
-            factor: s > 0, or an element of the group.
+            module, images, factor: as in `measure`.
 
         Returns:
             Both outputs and how they came about, for `error`.
@@ -120,7 +101,7 @@ class Meter:
         with torch.no_grad():
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
-            return self._moved(module, exact, small, read(module, exact), call(module, small), factor)
+            return self._moved(module, exact, small, reading.read(module, exact), reading.call(module, small), factor)
 
     def measure(
         self,
@@ -171,19 +152,17 @@ class Meter:
         Yields:
             The error at each.
         """
-        for factor in factors:
-            check_images(images, _scale(factor))
-        check_eval(module)
+        reading.check_asked(module, images, *map(scale_of, factors))
         exact = images.to(torch.float64)
         with torch.no_grad():
-            original = read(module, exact)
+            original = reading.read(module, exact)
         for place, factor in enumerate(factors):
             with torch.no_grad():
                 small = self.move(exact, factor)
-                direct = call(module, small)
+                direct = reading.call(module, small)
                 if repeat and place == 0:
-                    smaller = (small, direct) if _scale(factor) < 1 else (exact, original.output)
-                    check_repeatable(module, *smaller)
+                    smaller = (small, direct) if scale_of(factor) < 1 else (exact, original.output)
+                    reading.check_repeatable(module, *smaller)
                 found = self._moved(module, exact, small, original, direct, factor)
                 error = self.error(found, context=context, apart=apart)
             yield error
@@ -193,25 +172,24 @@ class Meter:
 
         Args:
             chain: modules in eval mode that are called one after the other, such as a Sequential.
-            images: f [b, c, h, w].
-            factor: s > 0.
+            images, factor: as in `measure`.
 
         Yields:
             The error after each module.
         """
-        check_images(images, factor)
-        before = nn.Sequential()
+        modules = [*chain]
+        for module in modules:
+            reading.check_asked(module, images, factor)
         exact = images.to(torch.float64)
         small = direct = self.move(exact, factor)
         original: Reading | None = None
-        for module in chain:
-            check_eval(module)
-            before = nn.Sequential(*before, module)
+        for place, module in enumerate(modules, start=1):
             with torch.no_grad():
                 # From module to module in their own dtype: `call` gives back float64, which holds it exactly.
-                original = read(module, exact if original is None else original.output, original)
-                direct = call(module, direct)
-                error = self.error(self._moved(before, exact, small, original, direct, factor), context=False)
+                original = reading.read(module, exact if original is None else original.output, original)
+                direct = reading.call(module, direct)
+                so_far = nn.Sequential(*modules[:place])
+                error = self.error(self._moved(so_far, exact, small, original, direct, factor), context=False)
             yield error
 
     def inside(self, module: nn.Module, images: Tensor, factor: float) -> list[Stage]:
@@ -221,15 +199,12 @@ class Meter:
         that no layer with a `grid` was called before.
 
         Args:
-            module: any module in eval mode that takes images.
-            images: f [b, c, h, w].
-            factor: s > 0.
+            module, images, factor: as in `measure`.
 
         Returns:
             A stage for each call, with its error or the reason why there is none.
         """
-        check_images(images, factor)
-        check_eval(module)
+        reading.check_asked(module, images, factor)
         with torch.no_grad():
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
@@ -248,8 +223,8 @@ class Meter:
             found = meter._moved(one.stage.module, images, small, one.reading, other.reading.output, factor)
             if found.moved.shape == found.direct.shape:
                 return replace(one.stage, error=meter.error(found, context=False))
-            sizes = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
-            return replace(one.stage, note="its size does not follow the image's: {}, {} expected".format(*sizes))
+            got, expected = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
+            return replace(one.stage, note=f"its size does not follow the image's: {got}, {expected} expected")
         except UsageError as problem:
             return replace(one.stage, note=str(problem))
 
@@ -262,9 +237,8 @@ class Meter:
         Returns:
             Pixels at each border of the output.
         """
-        seen = seen_by(module, images)
-        sides = [resampled_size(side, factor) for side in images.shape[-2:]]
-        return automatic_crop(seen, factor, most=int(min(sides) / seen.stride / 4))
+        seen, smaller = seen_by(module, images), resampled_size(min(images.shape[-2:]), factor)
+        return automatic_crop(seen, factor, most=int(smaller / seen.stride / 4))
 
     def floor(self, images: Tensor, factor: Element, crop: int) -> Tensor:
         """Measure what the meter itself contributes: Delta of a well sampled reference lift on each image.
@@ -277,10 +251,8 @@ class Meter:
         Returns:
             One number per image.
         """
-        exact, scale = images.to(torch.float64), _scale(factor)
-        quarter = min(resampled_size(side, scale) for side in images.shape[-2:]) // 4
         past = resampler_ends(self.resampler, self.ends)
-        return reference_error(exact, scale, self.resampler, past, min(crop, quarter))
+        return reference_error(images.to(torch.float64), scale_of(factor), self.resampler, past, crop)
 
     def error(self, found: Branches, *, context: bool = True, apart: bool = False) -> EquivarianceError:
         """Compare two branches that were run.
@@ -292,19 +264,15 @@ class Meter:
         Returns:
             The error, with this meter in it.
         """
-        spatial = found.kind in SPATIAL or (self.action is not None and self.crop != "auto" and found.direct.dim() >= 4)
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
-        asked = spatial and self.crop == "auto"
-        seen = receptive_field_of(found.module, found.images, found.original) if asked else found.original.seen
-        cut = output_crop(self.crop, seen, found.factor, found.direct) if spatial else 0
+        cut, seen = output_crop(found, self.crop, acted=self.action is not None)
         floor, others = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), None
         if context:
             floor = self.floor(found.images, found.factor, math.ceil(cut * seen.stride))
             others = found.others()
         if apart:
-            found = replace(
-                found, **{name: getattr(found, name).flatten(0, 1)[:, None] for name in ("moved", "direct")}
-            )
+            moved, direct = (x.flatten(0, 1)[:, None] for x in (found.moved, found.direct))
+            found = replace(found, moved=moved, direct=direct)
             others = None if others is None else others.flatten(0, 1)[:, None]
         whole = replace(compare(found, margin, cut, floor, others), meter=self)
         partnered = getattr(self.action, "partnered", None)
@@ -318,29 +286,13 @@ class Meter:
         self, module: nn.Module, images: Tensor, small: Tensor, original: Reading, direct: Tensor, factor: Element
     ) -> Branches:
         """The branches with the output of the original one moved as its kind says."""
-        scale, output = _scale(factor), original.output
+        scale, output = scale_of(factor), original.output
         if self.action is not None:
-            kind, grid, moved = "action" if self.kind == "auto" else str(self.kind), None, self.action(output, scale)
-            if not isinstance(moved, Tensor):
-                raise WrongTypeError(f"`action` must return a tensor, got {type(moved).__name__}")
-            moved = moved.to(torch.float64)
+            kind, grid = "action" if self.kind == "auto" else str(self.kind), None
+            moved = acted(self.action, output, scale)
         else:
-            kind = output_kind(self.kind, output)
-            grid = output_grid(module, self.grid, output, kind, original.path)
-            moved = self._moved_channels(output, grid, factor) if kind in SPATIAL else output
+            kind = reading.output_kind(self.kind, output)
+            grid = reading.output_grid(module, self.grid, output, kind, original.path)
+            move = partial(self.move, factor=factor)
+            moved = moved_channels(move, output, grid, scale) if kind in reading.SPATIAL else output
         return Branches(module, images, small, original, direct, moved, kind, grid, scale)
-
-    def _moved_channels(self, output: Tensor, grid: ScaleGrid | None, factor: Element) -> Tensor:
-        """An output moved in space; of its scale channels, those without a partner are not computed."""
-        partners = [j for _, j in grid.match(_scale(factor)).pairs] if grid is not None else []
-        if not partners or (min(partners) == 0 and max(partners) == output.shape[2] - 1):
-            return self.move(output, factor)
-        kept = slice(min(partners), max(partners) + 1)
-        part = self.move(output[:, :, kept], factor)
-        moved = part.new_zeros(*output.shape[:3], *part.shape[-2:])
-        moved[:, :, kept] = part
-        return moved
-
-
-def _scale(factor: Element) -> float:
-    return factor.scale if isinstance(factor, ScaleTranslation) else factor

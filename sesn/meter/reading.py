@@ -95,21 +95,16 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
 
 def _checked(output: Any, images: Tensor) -> Tensor:
     if not isinstance(output, Tensor):
-        raise WrongTypeError(
-            f"the module must return one tensor, got {type(output).__name__}; wrap it to return the tensor to measure"
-        )
+        got = type(output).__name__
+        raise WrongTypeError(f"the module must return one tensor, got {got}; wrap it to return the tensor to measure")
+    said = "the module returned"
     if output.is_complex():
-        raise WrongTypeError(
-            f"the module returned {output.dtype}; return a real tensor, for example torch.view_as_real(output)"
-        )
-    if output.dim() == 0 or output.shape[0] != images.shape[0]:
-        raise UsageError(
-            f"the module returned {tuple(output.shape)} for {images.shape[0]} images; the first axis must be the batch"
-        )
+        raise WrongTypeError(f"{said} {output.dtype}; return a real tensor, for example torch.view_as_real(output)")
+    shape, given = tuple(output.shape), tuple(images.shape)
+    if shape[:1] != given[:1]:
+        raise UsageError(f"{said} {shape} for {given[0]} images; the first axis must be the batch")
     if not bool(torch.isfinite(output).all()):
-        raise UsageError(
-            f"the module returned NaN or infinity for images of shape {tuple(images.shape)}; no Delta can be taken"
-        )
+        raise UsageError(f"{said} NaN or infinity for images of shape {given}; no Delta can be taken")
     return output.to(torch.float64, copy=True)  # it may use the tensor again
 
 
@@ -175,25 +170,26 @@ def _module_grid(module: nn.Module, path: Path | None) -> ScaleGrid | None:
     return made[0] if made and made[0] in every else None
 
 
-def check_images(images: Any, factor: float) -> None:
-    """Refuse what is no batch of images, or would shrink to nothing."""
+def check_asked(module: nn.Module, images: Any, *factors: float) -> None:
+    """Refuse what is no batch of images, or would shrink to nothing, and a module that may not be measured."""
     if not isinstance(images, Tensor) or images.dim() != 4 or not images.is_floating_point():
         shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
         raise UsageError(complaint("images", shape, "a floating-point tensor [b, c, h, w]"))
     require(images.shape[0] > 0, "images.shape[0]", 0, "at least 1")
     require(bool(torch.isfinite(images).all()), "images", "with NaN or infinity", "finite")
-    require(positive(factor), "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
-    largest = max(resampled_size(side, factor) for side in images.shape[-2:])
-    rule = f"small enough for at most {MOST_PIXELS} pixels a side"
-    remedy = f"it makes {largest} of {max(images.shape[-2:])}; use a smaller factor"
-    require(largest <= MOST_PIXELS, "factor", factor, rule, remedy)
-    left = min(resampled_size(side, factor) for side in images.shape[-2:])
-    rule = f"large enough to leave {FEWEST_PIXELS} pixels of {min(images.shape[-2:])}"
-    remedy = f"it leaves {left}; use larger images or a larger factor"
-    require(left >= FEWEST_PIXELS, "factor", factor, rule, remedy)
+    for factor in factors:
+        require(positive(factor), "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
+        left, largest = sorted(resampled_size(side, factor) for side in images.shape[-2:])
+        rule = f"small enough for at most {MOST_PIXELS} pixels a side"
+        remedy = f"it makes {largest} of {max(images.shape[-2:])}; use a smaller factor"
+        require(largest <= MOST_PIXELS, "factor", factor, rule, remedy)
+        rule = f"large enough to leave {FEWEST_PIXELS} pixels of {min(images.shape[-2:])}"
+        remedy = f"it leaves {left}; use larger images or a larger factor"
+        require(left >= FEWEST_PIXELS, "factor", factor, rule, remedy)
+    _check_eval(module)
 
 
-def check_eval(module: nn.Module) -> None:
+def _check_eval(module: nn.Module) -> None:
     """Refuse what is no module, and batch norm and dropout in train mode."""
     if not isinstance(module, nn.Module):
         raise WrongTypeError(complaint("module", module, "a torch.nn.Module", "wrap a function in one"))

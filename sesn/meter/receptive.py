@@ -22,17 +22,11 @@ _INTERPOLATION = {"nearest": 1, "nearest-exact": 1, "bilinear": 1, "bicubic": 2}
 
 @dataclass(frozen=True)
 class Receptive:
-    """Which input pixels an output pixel depends on. After upsampling these numbers may be fractions.
+    """Which input pixels an output pixel depends on. After upsampling these numbers may be fractions."""
 
-    Attributes:
-        radius: input pixels that it sees to each side.
-        stride: input pixels between neighbouring outputs.
-        first: where the first output looks, in input pixels: 0 is the middle of the first.
-    """
-
-    radius: float = 0
-    stride: float = 1
-    first: float = 0
+    radius: float = 0  # input pixels that it sees to each side
+    stride: float = 1  # input pixels between neighbouring outputs
+    first: float = 0  # where the first output looks, in input pixels: 0 is the middle of the first
 
     def then(self, radius: float, stride: float, first: float = 0) -> Receptive:
         """Followed by a layer with this radius, stride and first place."""
@@ -45,9 +39,16 @@ class Receptive:
     def leaving(self, left: int, side: int) -> Receptive:
         """As the sizes show, `side` pixels having become `left`.
 
-        Strides of parallel branches multiply in a list of layers, and not in the sizes.
+        Strides of parallel branches multiply in a list of layers, and not in the sizes. If more pixels are left than
+        the stride leaves, it was counted for too much: it is the divisor nearest to the ratio of the sizes, which
+        rounding makes inexact, and after upsampling the ratio.
         """
-        return replace(self, stride=_shown(self.stride, left, side))
+        if left <= math.ceil(side / self.stride):
+            return self
+        several = int(self.stride) if float(self.stride).is_integer() else 0
+        divisors = [d for d in range(1, several + 1) if several % d == 0]
+        stride = min(divisors, key=lambda d: abs(math.log(d * left / side)), default=side / left)
+        return replace(self, stride=stride)
 
 
 def spoilt_by(layer: nn.Module) -> int:
@@ -70,10 +71,10 @@ def window(layer: nn.Module) -> tuple[float, float, float] | None:
     if isinstance(own, int | float):
         return own, _widest(getattr(layer, "stride", 1)), _first(layer)
     if isinstance(layer, nn.ConvTranspose2d):
-        spread, stride = max(_reaches(layer)), max(layer.stride)
-        return math.ceil(spread / stride), 1 / stride, -_first(layer) / stride
+        stride = max(layer.stride)
+        return math.ceil(_reach(layer) / stride), 1 / stride, -_first(layer) / stride
     if isinstance(layer, nn.Conv2d | nn.Conv3d):
-        return max(_reaches(layer)), max(layer.stride[-2:]), _first(layer)
+        return _reach(layer), max(layer.stride[-2:]), _first(layer)
     if isinstance(layer, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool3d | nn.AvgPool3d):
         return _widest(layer.kernel_size) // 2, _widest(layer.stride), _first(layer)
     if isinstance(layer, nn.Upsample) and layer.scale_factor:
@@ -95,20 +96,9 @@ def _first(layer: nn.Module) -> float:
     return (side - 1) * apart / 2 - padding
 
 
-def _shown(stride: float, left: int, side: int) -> float:
-    """The stride or, if more pixels are left than it leaves, what it must have been counted for.
-
-    That is the divisor nearest to the ratio of the sizes, which rounding makes inexact; after upsampling the ratio.
-    """
-    if left <= math.ceil(side / stride):
-        return stride
-    divisors = [d for d in range(1, int(stride) + 1) if stride % d == 0] if float(stride).is_integer() else []
-    return min(divisors, key=lambda d: abs(math.log(d * left / side)), default=side / left)
-
-
-def _reaches(layer: nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d) -> list[int]:
-    """Pixels from the middle of the kernel to its end, along rows and columns."""
-    return [side // 2 * apart for side, apart in zip(layer.kernel_size, layer.dilation, strict=True)][-2:]
+def _reach(layer: nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d) -> int:
+    """Pixels from the middle of the kernel to its end, along rows or columns, whichever are more."""
+    return max([side // 2 * apart for side, apart in zip(layer.kernel_size, layer.dilation, strict=True)][-2:])
 
 
 def _widest(value: Any) -> Any:

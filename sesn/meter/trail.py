@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,23 +31,15 @@ _LOOKS = re.compile(
 
 @dataclass(frozen=True)
 class Path:
-    """How a tensor came about from the images, along the longest of the ways that led to it.
+    """How a tensor came about from the images, along the longest of the ways that led to it."""
 
-    Attributes:
-        seen: how far it looks.
-        spoiled: scale channels at the large end that interscale layers filled with zeros.
-        grids: the scales of the layers that it comes from; several if these differ.
-        coarsest: of the smallest map on the way, the stride and how many image pixels its centre lies off the image's.
-        unread: what it went through that does not say how far it looks.
-        hidden: those of them that a layer may hide behind, with all that it says of itself.
-    """
-
-    seen: Receptive = field(default_factory=Receptive)
-    spoiled: int = 0
-    grids: tuple[ScaleGrid, ...] = ()
+    seen: Receptive = field(default_factory=Receptive)  # how far it looks
+    spoiled: int = 0  # scale channels at the large end that interscale layers filled with zeros
+    grids: tuple[ScaleGrid, ...] = ()  # the scales of the layers that it comes from; several if these differ
+    #: Of the smallest map on the way, the stride and how many image pixels its centre lies off the image's.
     coarsest: tuple[float, float] = (1, 0)
-    unread: frozenset[str] = frozenset()
-    hidden: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()  # what it went through that does not say how far it looks
+    hidden: frozenset[str] = frozenset()  # those of them that a layer may hide behind, with all that it says of itself
 
     def hiding(self, what: str) -> Path:
         """Followed by something that a layer may hide behind."""
@@ -110,20 +102,15 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
             yield from _tensors(value.values())
 
 
-class Trail:
-    """What a forward pass went through.
-
-    Attributes:
-        side: of the images, or of those that `start` says how these came about from.
-        end: how the output came about; None if it does not come from the images, or nobody saw how.
-        bug: what was raised by the trail itself, not by the module that it follows.
-    """
+class Trail(TorchFunctionMode):
+    """What a forward pass went through."""
 
     def __init__(self, start: Path | None = None, side: int | None = None) -> None:
-        self.side = side or 0
+        super().__init__()
+        self.side = side or 0  # of the images, or of those that `start` says how these came about from
         self._start = start or Path()
-        self.end: Path | None = None
-        self.bug: Exception | None = None
+        self.end: Path | None = None  # how the output came about; None if not from the images, or nobody saw how
+        self.bug: Exception | None = None  # raised by the trail itself, not by the module that it follows
         self._paths: MutableMapping[Tensor, Path] = WeakTensorKeyDictionary()
         self._entered: list[nn.Module] = []
         self._reading = 0  # how many of those say how far they look
@@ -139,24 +126,33 @@ class Trail:
             self._owned = {id(p) for m in module.modules() if _is_pointwise(m) for p in m.parameters(recurse=False)}
         thread = threading.get_ident()
 
-        def enter(layer: nn.Module, _: Any) -> None:
-            if threading.get_ident() == thread:  # the hooks are every thread's
-                with self._by_itself():
-                    self._enter(layer)
+        def hook(note: Callable[..., None]) -> Callable[..., None]:
+            def noted(*seen: Any) -> None:
+                if threading.get_ident() == thread:  # the hooks are every thread's
+                    with self._by_itself():
+                        note(*seen)
 
-        def leave(layer: nn.Module, inputs: Any, made: Any) -> None:
-            if threading.get_ident() == thread:
-                with self._by_itself():
-                    self._leave(layer, inputs, made)
+            return noted
 
         # Not with_kwargs, of which torch 2.13 leaves a trace for ever, and warns of it in every compiled module.
-        handles = register_module_forward_pre_hook(enter), register_module_forward_hook(leave)
+        handles = (
+            register_module_forward_pre_hook(hook(self._enter)),
+            register_module_forward_hook(hook(self._leave)),
+        )
         try:
-            with _Functions(self):
+            with self:
                 yield
         finally:
             for handle in handles:
                 handle.remove()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        with self._by_itself():
+            self._note(func, (args, kwargs), made)
+        return made
 
     @contextmanager
     def _by_itself(self) -> Iterator[None]:
@@ -176,7 +172,7 @@ class Trail:
         """How a tensor came about; None if it does not come from the images, or nobody saw how."""
         return self._paths.get(tensor)
 
-    def _enter(self, layer: nn.Module) -> None:
+    def _enter(self, layer: nn.Module, _: Any) -> None:
         self._within = [*self._within, layer] if self._reading else [layer]
         self._entered.append(layer)
         self._reading += window(layer) is not None
@@ -198,33 +194,26 @@ class Trail:
 
     def _through(self, layer: nn.Module, inputs: list[Tensor], made: Tensor) -> Path | None:
         """The path that a layer continues; None if it was given nothing that comes from the images."""
-        path = self._source(inputs)
-        if window(layer) is not None and path is not None:
+        path, speaks = self._source(inputs), window(layer) is not None
+        if speaks and path is not None:
             return path.through(layer, made, self.side)
-        if window(layer) is None:
-            what = f"a {type(layer).__name__}"
-        elif not inputs:
-            what = f"a {type(layer).__name__} that is given its input by name"
-        else:
+        if speaks and inputs:
             return None
-        return (path or Path()).hiding(what)
+        by_name = " that is given its input by name" if speaks else ""
+        return (path or Path()).hiding(f"a {type(layer).__name__}{by_name}")
 
     def _source(self, tensors: list[Tensor]) -> Path | None:
         found = [(tensor, self._paths[tensor]) for tensor in tensors if tensor in self._paths]
         return _joined(found) if found else None
 
-    def note(self, function: Any, given: tuple[Any, ...], made: Any) -> None:
-        """A function was called between the layers that say how far they look."""
-        with self._by_itself():
-            self._note(function, given, made)
-
     def _note(self, function: Any, given: tuple[Any, ...], made: Any) -> None:
+        """A function was called between the layers that say how far they look."""
         outputs = () if self._reading else [*_tensors((made,))]
         if not outputs:
             return
         inputs = [*_tensors(given)]
         path = self._source(inputs)
-        if any(map(self._is_borrowed, inputs)):
+        if any(isinstance(tensor, nn.Parameter) and id(tensor) not in self._owned for tensor in inputs):
             path = (path or Path()).hiding("a parameter of a layer that was not called")
         name, _, overload = getattr(function, "__name__", "").partition(".")
         if path is not None and _LOOKS.match(name):  # a person calls functions, an exported graph overloads
@@ -233,25 +222,7 @@ class Trail:
             for output in outputs:
                 self._paths[output] = path
 
-    def _is_borrowed(self, tensor: Tensor) -> bool:
-        return isinstance(tensor, nn.Parameter) and id(tensor) not in self._owned
-
 
 def _is_pointwise(layer: nn.Module) -> bool:
     """Whether it is one of torch's layers that look at one pixel: its forward may be called past its hooks."""
     return type(layer).__module__.startswith("torch.nn.modules.") and window(layer) is None
-
-
-class _Functions(TorchFunctionMode):
-    """Tells a trail of the functions that are called."""
-
-    def __init__(self, trail: Trail) -> None:
-        super().__init__()
-        self.trail = trail
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        self.trail.note(func, (args, kwargs), made)
-        return made

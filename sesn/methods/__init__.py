@@ -14,8 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from sesn._checks import complaint
-from sesn._lookup import looked_up
+from sesn._checks import complaint, looked_up
 from sesn._source import names_file
 from sesn.errors import UsageError
 from sesn.methods import outside

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn._lookup import looked_up
+from sesn._checks import looked_up
 from sesn.errors import Inadmissible, UsageError, WrongTypeError
 from sesn.layers.pool import ScaleProjection
 from sesn.networks import NETWORKS, ParameterCount, Recipe, Skeleton, parameter_count

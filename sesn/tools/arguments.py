@@ -1,16 +1,23 @@
-"""What users write in words: the input's shape, the downscales, the crop and the scales of the output."""
+"""What a command line names: the images' shape and the factors, and a module as FILE.py:factory to measure on them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
 
 from sesn._checks import complaint, require
+from sesn._source import line_of, named, neighbours, worded
 from sesn.errors import UsageError
+from sesn.meter.reading import ON_META, call, odd_output
 from sesn.scales import ScaleGrid
-from sesn.tools.images import USUAL_COUNT
+from sesn.tools.images import USUAL_COUNT, image_set
 
 #: An image of more than this would not fit into the memory with what a network makes of it.
 MOST_NUMBERS = 1 << 26
@@ -18,14 +25,16 @@ MOST_NUMBERS = 1 << 26
 MOST_TOGETHER = 1 << 28
 FULL = "more would not fit into the memory with what a network makes of it"
 _SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
+EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
+Number = TypeVar("Number", int, float)
 
 
 def parse_input(text: Any) -> tuple[int, int, int]:
     """Channels, height and width from "3x96x96", or from a tuple of the three."""
     written = "x".join(str(part) for part in text) if isinstance(text, tuple | list) else str(text)
     match = _SHAPE.fullmatch(written.strip())
-    numbers = [int(group) for group in match.groups()] if match else []
-    if len(numbers) != 3 or min(numbers) < 1:
+    numbers = [int(group) for group in match.groups()] if match else [0, 0, 0]
+    if min(numbers) < 1:
         raise UsageError(
             f"`input` (={text!r}) must be CHANNELSxHEIGHTxWIDTH, three whole numbers above 0; for example 3x96x96"
         )
@@ -34,14 +43,7 @@ def parse_input(text: Any) -> tuple[int, int, int]:
 
 
 def check_sizes(shape: tuple[int, int, int], downscales: Iterable[float], count: int | None, at_once: int) -> None:
-    """Refuse images that would fill the memory, as they are or rescaled, before any is made.
-
-    Args:
-        shape: channels, height and width.
-        downscales: 1/s each.
-        count: of the images; None for the usual number.
-        at_once: how many images are rescaled at once, at most.
-    """
+    """Refuse images that would fill the memory, as they are or rescaled (so many at once), before any is made."""
     written, numbers = "x".join(map(str, shape)), math.prod(shape)
     wanted = USUAL_COUNT if count is None else count
     most = MOST_TOGETHER // numbers
@@ -56,32 +58,29 @@ def check_sizes(shape: tuple[int, int, int], downscales: Iterable[float], count:
 def parse_downscales(given: Any) -> list[float]:
     """The downscales from "1.41,2", or from a number or several; repeats are dropped."""
     several = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
-    found = list(dict.fromkeys(_downscale(part, given) for part in several))
+    found = list(dict.fromkeys(_number(float, str(part)) for part in several))
     if not found:
         raise UsageError(f"`downscale` (={given!r}) must name at least one downscale; for example 1.41,2")
-    return found
-
-
-def _downscale(part: Any, given: Any) -> float:
-    try:
-        number = float(str(part))
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
+    if not all(math.isfinite(number) and number > 0 for number in found):
         raise UsageError(
             f"`downscale` (={given!r}) must be numbers above 0: 2 halves the image, 0.5 doubles it; for example 1.41,2"
         )
-    return number
+    return found
+
+
+def _number(kind: type[Number], text: str) -> Number:
+    """The number that a text says; -1, which is none that anybody may ask for, if it says none."""
+    try:
+        return kind(text)
+    except ValueError:
+        return kind(-1)
 
 
 def parse_crop(text: str) -> int | Literal["auto"]:
     """Pixels to leave out at each border from "8", or "auto"."""
     if text == "auto":
         return "auto"
-    try:
-        pixels = int(text)
-    except ValueError:
-        pixels = -1
+    pixels = _number(int, text)
     require(pixels >= 0, "crop", text, "auto or a whole number of pixels, at least 0", "for example 8")
     return pixels
 
@@ -95,3 +94,93 @@ def parse_grid(text: str | None) -> ScaleGrid | None:
     except ValueError as error:  # of float, or of the grid
         rule = "increasing widths sigma in pixels, above 0, with commas between"
         raise UsageError(complaint("grid", text, rule, "for example 1.5,3,6")) from error
+
+
+class Target(NamedTuple):
+    """A module to measure: how messages name it, the file it is from, and how to build it from a seed, in eval mode."""
+
+    words: str
+    path: Path
+    build: Callable[[int], nn.Module]
+
+
+def load_target(text: str) -> Target:
+    """The module that FILE.py:factory builds; whatever is wrong with the file is a UsageError that names the target."""
+    words = f"`{text}`"
+    found = named(text, words, "FILE.py:factory", EXAMPLE)
+    factory = found.value
+    if isinstance(factory, nn.Module) or not callable(factory):
+        kind = type(factory).__name__
+        raise UsageError(
+            f"{words}: `{found.name}` is of type {kind}, not a function; write a function that returns the module"
+        )
+    return Target(words, found.path, lambda seed: _build(factory, found.path, words, seed))
+
+
+def _build(factory: Callable[[], Any], path: Path, words: str, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]), neighbours(path), worded(f"{words}: the factory", path):
+        torch.manual_seed(seed)
+        built = factory()
+    if not isinstance(built, nn.Module):
+        raise UsageError(f"{words}: the factory returned a {type(built).__name__}; it must return a torch.nn.Module")
+    with worded(f"{words}: putting the module into eval mode", path):
+        built.eval()
+        weights = [*built.parameters(), *built.buffers()]
+    if any(weight.is_meta for weight in weights):
+        raise UsageError(f"{words}: the module's weights are {ON_META}; build it on the processor or a GPU")
+    return built
+
+
+class Subject(NamedTuple):
+    """What is measured: the target, the images, their name, and the factors s."""
+
+    target: Target
+    images: Tensor
+    images_name: str
+    factors: list[float]
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """What the user's network does wrong meanwhile is a UsageError that says where; a bug of ours passes."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # it runs the user's code, which may raise anything
+            place = line_of(error, self.target.path)
+            if isinstance(error, UsageError | OSError):  # worded already
+                if not place or place in str(error):
+                    raise
+                raise UsageError(f"{error}{place}") from error
+            if place:
+                raise UsageError(f"{self.target.words}: {type(error).__name__}: {error}{place}") from error
+            if isinstance(error, Exception) and (odd := _oddity(self.target.build(0), self.images)):
+                raise UsageError(f"{self.target.words}: {odd}") from error
+            raise
+
+
+def load_subject(asked: Mapping[str, Any], at_once: int | None = None) -> Subject:
+    """What a command's options name, read and checked.
+
+    `at_once` is how many images are rescaled at once, for any number of downscales; by default there is one downscale,
+    and all images are rescaled at once.
+    """
+    shape, downscales, count = parse_input(asked["input_"]), parse_downscales(asked["downscale"]), asked["count"]
+    several = at_once is not None or len(downscales) == 1
+    require(several, "downscale", asked["downscale"], "one number here", "run once for each")
+    check_sizes(shape, downscales, count, at_once or count or USUAL_COUNT)
+    target = load_target(asked["target"])
+    images, name = image_set(asked["images"], *shape, count, asked["seed"], asked["data"])
+    return Subject(target, images, name, [1 / one for one in downscales])
+
+
+def _oddity(module: nn.Module, images: Tensor) -> str:
+    """What is odd about a module that torch refused to do something with; an empty text if nothing is."""
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
+        return "its layers cannot be watched, since it holds TorchScript; give the module that the script was made of"
+    made: list[Any] = []
+    hook = module.register_forward_hook(lambda _, __, output: made.append(output))
+    with suppress(Exception), torch.no_grad():  # only what it returns is of interest here
+        call(module, images[:1])
+    hook.remove()
+    return next((odd for output in made if (odd := odd_output(output))), "")

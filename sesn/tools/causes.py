@@ -28,20 +28,9 @@ from sesn.errors import UsageError
 from sesn.meter.compare import middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.extent import seen_by, spoiled_by
-from sesn.meter.reading import SPATIAL, Kind, check_eval, check_images
+from sesn.meter.reading import SPATIAL, Kind, check_asked
 from sesn.meter.resample import Resampler, resampler_ends
-from sesn.tools.surgery import (
-    aware,
-    bandlimited,
-    calls_nonlinearity,
-    is_circular,
-    linearised,
-    partnered,
-    refined,
-    steerable,
-    unstrided,
-    widened,
-)
+from sesn.tools import surgery
 
 #: How the observed Delta is measured if nothing else is said: with the border, which is one of the causes.
 WHOLE_PICTURE = Meter(crop=0)
@@ -51,38 +40,27 @@ FIXED_BASIS = "a basis made by from_function cannot be sampled on another window
 
 @dataclass(frozen=True)
 class CauseStep:
-    """One cause switched off.
-
-    Attributes:
-        cause: the cause.
-        change: what was done, from -> to.
-        before, after: the median Delta over the images with the cause and without it.
-        share: (before - after) / observed; negative where the cause had hidden another.
-        note: "not present", or why the cause could not be switched off; before == after then.
-    """
+    """One cause switched off, and the median Delta over the images before and after."""
 
     cause: str
-    change: str
+    change: str  # what was done, from -> to
     before: float
     after: float
-    share: float
-    note: str = ""
+    share: float  # (before - after) / observed; negative where the cause had hidden another
+    note: str = ""  # "not present", or why the cause could not be switched off; before == after then
 
 
 @dataclass(frozen=True)
 class CauseSplit:
-    """The steps from the observed Delta to the remainder.
-
-    `floor` is the probe's at the end; `uncovered` names what is in the module that no step switches off.
-    """
+    """The steps from the observed Delta to the remainder."""
 
     observed: float
     remainder: float
-    floor: float
+    floor: float  # of the probe, at the end
     factor: float
     images: int
     steps: tuple[CauseStep, ...]
-    uncovered: str = ""
+    uncovered: str = ""  # what is in the module that no step switches off
 
     @property
     def shares(self) -> dict[str, float]:
@@ -104,13 +82,8 @@ class _State:
     module: nn.Module
     images: Tensor
     factor: float
-    meter: Meter
+    meter: Meter  # its `spoiled` is of the module as it was given
     truncated: bool
-
-    @property
-    def spoiled(self) -> int:
-        """Scale channels that interscale layers of the module as it was given spoil."""
-        return self.meter.spoiled or 0
 
     def measuring(self, **changes: Any) -> _State:
         """The same, measured otherwise."""
@@ -118,7 +91,7 @@ class _State:
 
     def measure(self) -> tuple[float, float, Kind]:
         """The median Delta, the median floor, and how the output was read."""
-        error = self.meter.measure(aware(self.module, self.images.shape[-1]), self.images, self.factor)
+        error = self.meter.measure(surgery.aware(self.module, self.images.shape[-1]), self.images, self.factor)
         delta = error.all if self.truncated else error.valid
         if bool(delta.isnan().all()):
             if bool((error.energy == 0).all()):
@@ -152,46 +125,38 @@ def causes(
         on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
-        >>> from sesn.tools.spectra import random_images
+        >>> from sesn.tools.images import random_images
         >>> split = causes(nn.Conv2d(1, 1, 3, padding=1).eval(), random_images(0, (2, 1, 48, 48)), 1 / 2)
         >>> split.largest, split.uncovered
         ('remainder', '1 ordinary convolution')
     """
-    check_images(images, factor)
-    check_eval(module)
+    check_asked(module, images, factor)
     grid = meter.grid if meter.grid is not None else getattr(module, "grid", None)
     spoiled = spoiled_by(module, images) if meter.spoiled is None else meter.spoiled
     ends = resampler_ends(meter.resampler, meter.ends)
     state = _State(module, images, factor, replace(meter, grid=grid, spoiled=spoiled, ends=ends), truncated=True)
     observed, floor, read = state.measure()
-    state = state.measuring(kind=read)
-    delta = observed
+    state, delta = state.measuring(kind=read), observed
     steps: list[CauseStep] = []
     for cause, changes in CAUSES.items():
         for change, without in list(changes(state)) or [("", NOT_PRESENT)]:
-            step = CauseStep(cause, change, delta, delta, 0.0)
-            if isinstance(without, str):
-                steps.append(replace(step, note=without if without == NOT_PRESENT else _failed(without)))
-                continue
-            try:
-                after, floor, _ = without.measure()
-            except UsageError as error:  # a network may need its strides, or have no scale channel left
-                steps.append(replace(step, note=_failed(error)))
-                continue
-            steps.append(replace(step, after=after, share=(delta - after) / observed if observed else 0.0))
-            state, delta = without, after
+            after, reason = delta, without if isinstance(without, str) else ""
+            if isinstance(without, _State):
+                try:
+                    after, floor, _ = without.measure()
+                    state = without
+                except UsageError as error:  # a network may need its strides, or have no scale channel left
+                    reason = str(error)
+            note = reason if reason in ("", NOT_PRESENT) else f"could not be switched off: {reason}"
+            steps.append(CauseStep(cause, change, delta, after, (delta - after) / observed if observed else 0.0, note))
+            delta = after
         on_step(1 / len(CAUSES))
     return CauseSplit(observed, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module)))
 
 
-def _failed(reason: object) -> str:
-    return f"could not be switched off: {reason}"
-
-
 def _uncovered(module: nn.Module) -> Iterator[str]:
     """What breaks equivariance and has no switch."""
-    fixed = len(ordinary_convolutions(module))
-    if fixed:
+    if fixed := len(ordinary_convolutions(module)):
         yield f"{fixed} ordinary convolution{'s' if fixed > 1 else ''}"
     yield from dict.fromkeys(type(layer).__name__ for layer in module.modules() if normalises_input(layer))
 
@@ -199,60 +164,54 @@ def _uncovered(module: nn.Module) -> Iterator[str]:
 def _resampler(state: _State) -> _Changes:
     if state.meter.resampler in ("legacy", "bicubic"):
         yield f"{state.meter.resampler} → Lanczos", state.measuring(resampler="lanczos3")
-    if state.meter.resampler != "fourier" and is_circular(state.module):
+    if state.meter.resampler != "fourier" and surgery.is_circular(state.module):
         yield "→ Fourier, periodic", state.measuring(resampler="fourier", ends="circular")
 
 
 def _border(state: _State) -> _Changes:
     """Crop what the widest windows of the later steps see, so that the crop stays the same from here on."""
-    if state.meter.crop != 0 or (is_circular(state.module) and state.meter.ends == "circular"):
+    if state.meter.crop != 0 or (surgery.is_circular(state.module) and state.meter.ends == "circular"):
         return
     if state.meter.kind not in SPATIAL:
         yield "", "the output has no space to crop, and the border is pooled into it"
-        return
-    crop = state.meter.crop_for(widened(state.module) or state.module, state.images, state.factor)
-    if crop:
+    elif crop := state.meter.crop_for(surgery.widened(state.module) or state.module, state.images, state.factor):
         yield f"{crop} pixels cropped", state.measuring(crop=crop)
 
 
 def _truncation(state: _State) -> _Changes:
-    if state.truncated and state.spoiled and not _has_projection(state.module):
-        yield f"{state.spoiled} spoilt channel(s) left out", replace(state, truncated=False)
-    whole = partnered(state.module, state.factor, state.spoiled)
+    spoiled = state.meter.spoiled or 0
+    projected = any(isinstance(layer, ScaleProjection) for layer in state.module.modules())
+    if state.truncated and spoiled and not projected:
+        yield f"{spoiled} spoilt channel(s) left out", replace(state, truncated=False)
+    whole = surgery.partnered(state.module, state.factor, spoiled)
     if whole is not None:
         yield "projection over partnered scales", replace(state, module=whole, truncated=False)
 
 
-def _has_projection(module: nn.Module) -> bool:
-    return any(isinstance(layer, ScaleProjection) for layer in module.modules())
-
-
 def _has_fixed_basis(module: nn.Module) -> bool:
-    return any(not layer.basis.separable for layer in steerable(module))
+    return any(not layer.basis.separable for layer in surgery.steerable(module))
 
 
 def _window(state: _State) -> _Changes:
     if _has_fixed_basis(state.module):
         yield "", FIXED_BASIS
-        return
-    wide = widened(state.module)
-    if wide is not None:
+    elif (wide := surgery.widened(state.module)) is not None:
         yield "windows → 6 sigma", replace(state, module=wide)
 
 
 def _nonlinearity(state: _State) -> _Changes:
-    smooth = bandlimited(state.module, "circular" if is_circular(state.module) else "zeros")
+    smooth = surgery.bandlimited(state.module, "circular" if surgery.is_circular(state.module) else "zeros")
     if smooth is not None:
         yield "ReLU → band-limited", replace(state, module=smooth)
-    linear = linearised(smooth if smooth is not None else state.module)
+    linear = surgery.linearised(smooth if smooth is not None else state.module)
     if linear is not None:
         yield "→ identity", replace(state, module=linear)
-    if calls_nonlinearity(linear if linear is not None else state.module, state.images):
+    if surgery.calls_nonlinearity(linear if linear is not None else state.module, state.images):
         yield "", "called as a function; make it a module such as nn.ReLU"
 
 
 def _stride(state: _State) -> _Changes:
-    still = unstrided(state.module, state.images)
+    still = surgery.unstrided(state.module, state.images)
     if still is not None and _has_fixed_basis(state.module):
         yield "", FIXED_BASIS
     elif still is not None:
@@ -269,9 +228,7 @@ def _finer(state: _State, times: float) -> _State:
 def _sampling(state: _State) -> _Changes:
     if _has_fixed_basis(state.module):
         yield "", FIXED_BASIS
-        return
-    fine = refined(state.module)
-    if fine is not None:
+    elif (fine := surgery.refined(state.module)) is not None:
         resampler: Resampler = "fourier" if state.meter.resampler == "fourier" else "lanczos3"
         images = replace(state.meter, resampler=resampler).move(state.images, 2)
         yield "pixels twice as fine", replace(_finer(state, 2), module=fine, images=images)
@@ -307,10 +264,8 @@ def stored_causes(path: Path) -> tuple[CauseSplit, dict[str, Any]]:
 
 def _holds(found: Any, kind: type[CauseSplit | CauseStep]) -> bool:
     """Whether a JSON object has the fields of a split or of a step, and no others."""
-    names = [field.name for field in fields(kind)]
-    return (
-        isinstance(found, dict) and sorted(found) == sorted(names) and all(_is_right(*item) for item in found.items())
-    )
+    named = isinstance(found, dict) and found.keys() == {field.name for field in fields(kind)}
+    return named and all(_is_right(*item) for item in found.items())
 
 
 def _is_right(name: str, value: Any) -> bool:
@@ -339,9 +294,6 @@ def causes_table(split: CauseSplit) -> Table:
 
 def caption(split: CauseSplit) -> str:
     """What was split, and into what mostly."""
-    mostly = f"mostly {split.largest}"
-    if split.largest == "remainder" and split.uncovered:
-        mostly += f": {split.uncovered}"
-    if split.observed <= split.floor:
-        mostly = "not above the probe's own floor"
+    uncovered = f": {split.uncovered}" if split.largest == "remainder" and split.uncovered else ""
+    mostly = f"mostly {split.largest}{uncovered}" if split.observed > split.floor else "not above the probe's own floor"
     return f"Δ {split.observed:.1e} at downscale {1 / split.factor:.3g}, median of {split.images} image(s), {mostly}"

@@ -79,11 +79,7 @@ class Checked:
         raw = {key: self.raw(name) for key, name in RAW.items()}
         return {
             "downscale": self.downscale,
-            "factor": error.factor,
-            "kind": error.kind,
-            "crop": error.crop,
-            "lost": error.lost,
-            "residual": error.residual,
+            **{name: getattr(error, name) for name in ("factor", "kind", "crop", "lost", "residual")},
             "pairs": [list(pair) for pair in error.pairs],
             "stopped": self.repetition.reason if self.repetition else "one weight draw was asked for",
             **{key: None if values is None else values.tolist() for key, values in raw.items()},
@@ -109,44 +105,32 @@ def check(
         on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
-        >>> from sesn.tools.spectra import random_images
+        >>> from sesn.tools.images import random_images
         >>> [found] = check(nn.Identity(), random_images(0, (2, 1, 48, 48)), [1 / 2])
         >>> found.at_floor, found.delta.n
         (True, 2)
     """
-    module, several = build, list(factors)
-    if isinstance(module, nn.Module):
+    if isinstance(build, nn.Module):
         require(draws == 1, "draws", draws, "1 for a module", "give a function that builds it from a seed")
+    several = list(factors)
 
-    def built(draw: int) -> nn.Module:
-        return module if isinstance(module, nn.Module) else module(draw)
+    def check_one(factor: float) -> Checked:
+        errors: list[EquivarianceError] = []
 
-    def step(part: float) -> None:
-        on_step(part / len(several))
+        def one_draw(draw: int) -> Tensor:
+            module = build if isinstance(build, nn.Module) else build(draw)
+            parts = draws * len(several)
+            errors.append(measure_batches(module, images, factor, meter, lambda part: on_step(part / parts)))
+            return errors[-1].valid
 
-    return [_check_one(built, images, factor, meter, draws, step) for factor in several]
+        if draws == 1:
+            one_draw(0)
+            return Checked(tuple(errors))
+        repetition = repeat_until(one_draw, WIDTH, most=draws, least=min(4, draws))
+        on_step((1 - len(errors) / draws) / len(several))
+        return Checked(tuple(errors), repetition)
 
-
-def _check_one(
-    build: Callable[[int], nn.Module],
-    images: Tensor,
-    factor: float,
-    meter: Meter,
-    draws: int,
-    on_step: Callable[[float], None],
-) -> Checked:
-    errors: list[EquivarianceError] = []
-
-    def one_draw(draw: int) -> Tensor:
-        errors.append(measure_batches(build(draw), images, factor, meter, lambda part: on_step(part / draws)))
-        return errors[-1].valid
-
-    if draws == 1:
-        one_draw(0)
-        return Checked(tuple(errors))
-    repetition = repeat_until(one_draw, WIDTH, most=draws, least=min(4, draws))
-    on_step(1 - len(errors) / draws)
-    return Checked(tuple(errors), repetition)
+    return [check_one(factor) for factor in several]
 
 
 def measure_batches(
@@ -177,12 +161,6 @@ def _useful(found: EquivarianceError, meter: Meter) -> EquivarianceError:
 
 def joined(errors: Sequence[EquivarianceError]) -> EquivarianceError:
     """The errors of several batches of one module at one factor as that of all their images."""
-    per_image = ("valid", "all", "uncropped", "centred", "floor", "energy", "border")
-    together: dict[str, Any] = {name: torch.cat([getattr(error, name) for error in errors]) for name in per_image}
-    ceilings = [error.ceiling for error in errors if error.ceiling is not None]
-    return replace(
-        errors[0],
-        **together,
-        by_scale=torch.cat([error.by_scale for error in errors], dim=1),
-        ceiling=torch.cat(ceilings) if len(ceilings) == len(errors) else None,
-    )
+    known = [name for name in RAW.values() if all(getattr(error, name) is not None for error in errors)]
+    together: dict[str, Any] = {name: torch.cat([getattr(error, name) for error in errors], -1) for name in known}
+    return replace(errors[0], **{"ceiling": None, **together})

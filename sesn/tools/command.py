@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 
 #: The exit status after a bug: sysexits.h calls it EX_SOFTWARE.
 BUG = 70
@@ -14,6 +18,8 @@ EXTRAS = {
     "harness": ("jinja2", "mlxtend", "pandas", "pooch", "safetensors", "scipy"),
     "cluster": ("ray",),
 }
+#: What our harness says in its first file; another package that is called `harness` is left alone.
+MARK = 'PROJECT = "sesn"'
 
 
 def main() -> None:
@@ -40,3 +46,11 @@ def ending() -> Iterator[None]:
         # A bug. Python would end with 1 after its traceback, and that is the verdict "above the tolerance".
         sys.excepthook(*sys.exc_info())
         sys.exit(BUG)
+
+
+def harness_part(name: str) -> ModuleType | None:
+    """The module harness.NAME, for its commands and data sets; None where this project's harness is not installed."""
+    found = find_spec("harness")
+    if found is None or found.origin is None or MARK not in Path(found.origin).read_text("utf-8", "replace"):
+        return None
+    return import_module(f"harness.{name}")

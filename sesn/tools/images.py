@@ -5,9 +5,11 @@ Images move Delta by a factor of 1000 and more, so the name that comes back with
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,14 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sesn._checks import one_of, require
 from sesn.errors import UsageError
 from sesn.meter.action import rescale
-from sesn.tools.joining import harness_part
-from sesn.tools.spectra import SPECTRA, random_images
+from sesn.tools.command import harness_part
 
 Enlarging = Literal["lanczos", "fourier"]
 #: How many images are taken, if there are as many, when no number is asked for.
 USUAL_COUNT = 16
+#: The amplitude falls as 1/f^p: these sets go by these names everywhere.
+SPECTRA = {"white": 0.0, "1/f": 1.0, "1/f2": 2.0}
 
 
 @dataclass(frozen=True)
@@ -38,18 +42,15 @@ class Wanted:
     enlarging: Enlarging = "lanczos"
 
     def __post_init__(self) -> None:
-        if self.enlarging not in get_args(Enlarging):
-            raise UsageError(f"`enlarging` (={self.enlarging!r}) must be one of 'lanczos', 'fourier'")
+        one_of("enlarging", self.enlarging, get_args(Enlarging))
         for name in ("channels", "height", "width", "count"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"`{name}` (={value}) must be at least 1")
+            require(value is None or value >= 1, name, value, "at least 1")
 
     def order(self, available: int, what: str) -> Tensor:
         """Which of the available images to take, in an order drawn by the seed."""
         count = min(USUAL_COUNT, available) if self.count is None else self.count
-        if count > available:
-            raise UsageError(f"`count` (={count}) must be at most {available}, the number of {what}")
+        require(count <= available, "count", count, f"at most {available}, the number of {what}")
         return torch.randperm(available, generator=torch.Generator().manual_seed(self.seed))[:count]
 
 
@@ -90,24 +91,40 @@ def _embedded(wanted: Wanted) -> tuple[Tensor, str]:
     return fitted(crops[wanted.order(len(crops), "embedded crops")], NAME, wanted)
 
 
-def _synthetic(name: str) -> Callable[[Wanted], tuple[Tensor, str]]:
-    def make(wanted: Wanted) -> tuple[Tensor, str]:
-        count = USUAL_COUNT if wanted.count is None else wanted.count
-        shape = (count, wanted.channels, wanted.height, wanted.width)
-        return random_images(wanted.seed, shape, SPECTRA[name]), f"synthetic {name} amplitude"
+def _synthetic(name: str, wanted: Wanted) -> tuple[Tensor, str]:
+    count = USUAL_COUNT if wanted.count is None else wanted.count
+    shape = (count, wanted.channels, wanted.height, wanted.width)
+    return random_images(wanted.seed, shape, SPECTRA[name]), f"synthetic {name} amplitude"
 
-    return make
+
+def random_images(seed: int, shape: Sequence[int], exponent: float = 1.0, cutoff: float | None = None) -> Tensor:
+    """Images [..., h, w] of mean 0 and variance 1 with random phases and amplitude 1/f^exponent at frequency f.
+
+    f is the radial frequency in cycles per pixel. `exponent` 0 is white, 1 is like photographs. With `cutoff` nothing
+    is left at f >= cutoff; the lowest frequency always stays, or nothing would be left.
+    """
+    noise = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    spectrum = torch.fft.fft2(noise).sgn() * _amplitude(shape[-2], shape[-1], exponent, cutoff)
+    image: Tensor = torch.fft.ifft2(spectrum).real
+    return image / image.square().mean(dim=(-2, -1), keepdim=True).sqrt()
+
+
+def _amplitude(height: int, width: int, exponent: float, cutoff: float | None) -> Tensor:
+    down, right = (torch.fft.fftfreq(side, dtype=torch.float64) for side in (height, width))
+    frequency = torch.hypot(down[:, None], right)
+    lowest = 1 / max(height, width)
+    # A hair below the cut-off and above the lowest: which side of them a frequency is on is no matter of rounding.
+    limit = math.inf if cutoff is None else max(cutoff * (1 - 1e-9), lowest * (1 + 1e-9))
+    kept = (frequency > 0) & (frequency < limit)
+    return torch.where(kept, frequency.clamp_min(lowest) ** -exponent, torch.zeros_like(frequency))
 
 
 def _directory(name: str, wanted: Wanted) -> tuple[Tensor, str]:
     directory = Path(name)
-    if not directory.is_dir():
-        raise UsageError(f"`images` (={name!r}) must be one of {', '.join(image_sets())}, or a directory of pictures")
-    if wanted.enlarging != "lanczos":
-        raise UsageError(
-            f"`enlarging` (={wanted.enlarging!r}) must be 'lanczos' for a directory of pictures, "
-            "which are read at the wanted size"
-        )
+    rule = f"one of {', '.join(image_sets())}, or a directory of pictures"
+    require(directory.is_dir(), "images", name, rule)
+    rule = "'lanczos' for a directory of pictures, which are read at the wanted size"
+    require(wanted.enlarging == "lanczos", "enlarging", wanted.enlarging, rule)
     files = picture_files(directory)
     chosen = [files[i] for i in wanted.order(len(files), f"pictures in {directory}").tolist()]
     images, suffix = _in_channels(read_pictures(chosen, wanted.height, wanted.width), wanted.channels)
@@ -118,19 +135,18 @@ def image_sets() -> dict[str, Callable[[Wanted], tuple[Tensor, str]]]:
     """One maker for each name; STL-10 is among them where the harness is installed."""
     stl10 = harness_part("data.stl10")
     stored = {} if stl10 is None else {"stl10": stl10.image_set}
-    return {"embedded": _embedded, **stored, **{name: _synthetic(name) for name in SPECTRA}}
+    return {"embedded": _embedded, **stored, **{name: partial(_synthetic, name) for name in SPECTRA}}
 
 
 def fitted(images: Tensor, label: str, wanted: Wanted) -> tuple[Tensor, str]:
     """Stored colour images in the wanted channels and size."""
     images, suffix = _in_channels(images, wanted.channels)
-    side = images.shape[-1]
-    if wanted.height <= side and wanted.width <= side:
-        return centre_crop(images, wanted.height, wanted.width), label + suffix
-    largest = max(wanted.height, wanted.width)
-    large = enlarge(images, largest) if wanted.enlarging == "lanczos" else rescale(images, largest / side, "fourier")
-    how = "" if wanted.enlarging == "lanczos" else " by Fourier"
-    return centre_crop(large, wanted.height, wanted.width), f"{label}{suffix}, enlarged from {side}x{side}{how}"
+    side, largest = images.shape[-1], max(wanted.height, wanted.width)
+    if largest > side:
+        by_lanczos = wanted.enlarging == "lanczos"
+        images = enlarge(images, largest) if by_lanczos else rescale(images, largest / side, "fourier")
+        suffix += f", enlarged from {side}x{side}" + ("" if by_lanczos else " by Fourier")
+    return centre_crop(images, wanted.height, wanted.width), label + suffix
 
 
 def _in_channels(images: Tensor, channels: int) -> tuple[Tensor, str]:

@@ -16,11 +16,9 @@ import torch
 def processor() -> str:
     """The processor's name."""
     listing = Path("/proc/cpuinfo")
-    if listing.exists():
-        for line in listing.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    lines = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
 
 
 def hardware(device: torch.device | str = "cpu") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,8 +27,3 @@ Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Of t
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 #: In place of a file, the standard output.
 STDOUT = Path("-")
-
-
-def settings(context: typer.Context) -> dict[str, Any]:
-    """What was asked for, as the JSON has it."""
-    return {name.rstrip("_"): value for name, value in context.params.items() if name != "quiet"}

@@ -7,16 +7,14 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sesn._checks import complaint, require
-from sesn.errors import UsageError
+from sesn._checks import require
 from sesn.tools.files import check_output, replacing
 from sesn.tools.machine import provenance
 from sesn.tools.options import STDOUT
@@ -26,56 +24,55 @@ FORMAT = 3
 PICTURES = (".png", ".svg")
 
 
-@dataclass(frozen=True)
 class OutputFiles:
-    """Where to write: JSON with raw values and provenance ("-": the standard output), and a picture as PNG and SVG.
+    """What to write: JSON with raw values and provenance ("-": the standard output), and a picture as PNG and SVG.
 
     Files of others are left alone, unless `force` is given; a network's source even then.
     """
 
-    json: Path | None = None
-    picture: Path | None = None
-    force: bool = False
-    started: float = field(default_factory=time.time)
-
-    def __post_init__(self) -> None:
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        """From a command's options; whatever is wrong with a name is said before anything is measured."""
+        self.asked, self.started = asked, time.time()
+        self.json: Path | None = asked["json"]
+        self.picture: Path | None = asked.get("picture")
         if self.picture is not None:
             suffix = self.picture.suffix
             require(suffix in PICTURES, "picture", str(self.picture), f"a name ending in {' or '.join(PICTURES)}")
-            import_module("matplotlib")  # if it is missing, that is said before anything is measured
+            import_module("matplotlib")  # it may be missing
         if self.json is not None:
             require(self.json.suffix.lower() != ".py", "json", str(self.json), "another file than Python's source")
-        self._check_apart()
+            self._check_apart(self.json)
         self._check_files()
 
     def _check_files(self) -> None:
         if self.json not in (None, STDOUT):
-            check_output("json", self.json, force=self.force)
+            check_output("json", self.json, force=self.asked["force"])
         for path in self.drawn:
-            check_output("picture", path, force=self.force)
+            check_output("picture", path, force=self.asked["force"])
 
     @property
     def drawn(self) -> list[Path]:
         """Both files of the picture, if there is one."""
         return [] if self.picture is None else [self.picture.with_suffix(suffix) for suffix in PICTURES]
 
-    def _check_apart(self) -> None:
+    def _check_apart(self, path: Path) -> None:
         """The picture is written last: it would take the place of a JSON of the same name."""
-        if self.json is None or _place(self.json) not in map(_place, self.drawn):
-            return
+        apart = _place(path) not in map(_place, self.drawn)
         both = " and ".join(map(str, self.drawn))
         rule = f"another file than those of `picture` (={str(self.picture)!r}), which are {both}"
-        raise UsageError(complaint("json", str(self.json), rule, f"for example {self.json.with_suffix('.json')}"))
+        require(apart, "json", str(path), rule, f"for example {path.with_suffix('.json')}" if path.name else "")
 
-    def write(self, document: dict[str, Any], console: Any, draw: Callable[[], Any] | None = None) -> None:
+    def write(self, images: str, found: dict[str, Any], console: Any, draw: Callable[[], Any] | None = None) -> None:
         """Write what was asked for, with where it comes from, and say so; the picture is drawn first of all."""
         figure = draw() if draw is not None and self.picture is not None else None
         self._check_files()  # again: measuring may have taken hours
         written = []
+        settings = {name.rstrip("_"): value for name, value in self.asked.items() if name != "quiet"}
         started = datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds")
         times = {"started": started, "seconds": time.time() - self.started}
-        facts = plain_values({"format": FORMAT, **document, **times, "sesn": version("sesn"), **provenance()})
-        text = json.dumps(facts, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        document = {"format": FORMAT, "settings": settings, "images": images, **found, **times}
+        document |= {"sesn": version("sesn"), **provenance()}
+        text = json.dumps(plain_values(document), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
         if self.json == STDOUT:
             sys.stdout.write(text)
         elif self.json is not None:

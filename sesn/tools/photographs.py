@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from sesn.errors import UsageError
+from sesn._checks import require
 
 NAME = "photographs"
 SIDE = 96
@@ -59,8 +59,7 @@ def photographs(count: int | None = None, seed: int = 0) -> Tensor:
     """`count` distinct crops in an order drawn by `seed`, zero-mean per channel: float64 [count, 3, 96, 96]."""
     crops = _all_crops()
     wanted = len(crops) if count is None else count
-    if not 1 <= wanted <= len(crops):
-        raise UsageError(f"`count` (={count}) must be between 1 and {len(crops)}, the number of embedded crops")
-    order = torch.randperm(len(crops), generator=torch.Generator().manual_seed(seed))[:wanted]
-    chosen = crops[order]
+    rule = f"between 1 and {len(crops)}, the number of embedded crops"
+    require(1 <= wanted <= len(crops), "count", count, rule)
+    chosen = crops[torch.randperm(len(crops), generator=torch.Generator().manual_seed(seed))[:wanted]]
     return chosen - chosen.mean(dim=(-2, -1), keepdim=True)

@@ -36,11 +36,6 @@ class View:
     delta: float
     result: Checked
 
-    @property
-    def spatial(self) -> bool:
-        """Whether the branches are maps."""
-        return self.moved.dim() == 2
-
 
 def draw(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> Figure:
     """The figure: a row per result. `module` is the one of the first weight draw."""
@@ -50,7 +45,9 @@ def draw(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> Figur
         grid = figure.subplots(len(views), 4, squeeze=False)
         for row, shown in zip(grid, views, strict=True):
             _draw_image(row[0], shown)
-            (_draw_maps if shown.spatial else _draw_values)(row[1:], shown)
+            (_draw_maps if shown.moved.dim() == 2 else _draw_values)(row[1:], shown)
+            summary = shown.result.delta
+            row[-1].set_xlabel(f"median Δ of {summary.n}: {summary.median:.2g}", fontsize=8)
     return figure
 
 
@@ -96,16 +93,10 @@ def _draw_maps(row: Sequence[Axes], shown: View) -> None:
     for axes, title, values, scale in zip(row, titles, maps, (limit, limit, gap), strict=True):
         axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-scale, vmax=scale)
         _bare(axes, title)
-        _frame(axes, values, crop)
-    row[2].set_xlabel(_caption(shown), fontsize=8)
-
-
-def _frame(axes: Axes, values: Tensor, crop: int) -> None:
-    """What lies outside the dashed frame is left out of Delta."""
-    height, width = (side - 2 * crop for side in values.shape)
-    if crop and height > 0 and width > 0:
-        corner = (crop - 0.5, crop - 0.5)
-        axes.add_patch(Rectangle(corner, width, height, fill=False, lw=0.8, ls="--", edgecolor="0.3"))
+        height, width = (side - 2 * crop for side in values.shape)
+        if crop and height > 0 and width > 0:  # what lies outside the dashed frame is left out of Delta
+            corner = (crop - 0.5, crop - 0.5)
+            axes.add_patch(Rectangle(corner, width, height, fill=False, lw=0.8, ls="--", edgecolor="0.3"))
 
 
 def _draw_values(row: Sequence[Axes], shown: View) -> None:
@@ -117,12 +108,6 @@ def _draw_values(row: Sequence[Axes], shown: View) -> None:
         axes.plot(values.numpy(), ".", ms=3, color=colour)
         axes.axhline(0, color="0.7", lw=0.6)
         axes.set_title(title, fontsize=8)
-    row[2].set_xlabel(_caption(shown), fontsize=8)
-
-
-def _caption(shown: View) -> str:
-    summary = shown.result.delta
-    return f"median Δ of {summary.n}: {summary.median:.2g}"
 
 
 def _bare(axes: Axes, title: str) -> None:

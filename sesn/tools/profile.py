@@ -26,35 +26,20 @@ WHOLE = "(output)"
 
 @dataclass(frozen=True)
 class LayerRow:
-    """One call of one submodule.
+    """One call of one submodule; its numbers are medians over the images."""
 
-    Attributes:
-        name: where the submodule stands in the network; "(output)" for the network itself.
-        call: 0 for its first call, 1 for its second, ...
-        layer: its class.
-        leaf: whether it has no submodules of its own.
-        kind: how its output was read: field, map, scale, invariant; empty if it was not.
-        shape: the shape of its output in the original branch.
-        delta: the median of Delta over the images, NaN if it could not be taken.
-        jump: delta over that of the submodule's input (at least the probe's floor): how much it grew here.
-        energy: the mean square of its output, a median over the images.
-        crop: pixels left out at each border.
-        values: Delta of every image.
-        note: why there is no Delta, or what to know about it.
-    """
-
-    name: str
-    call: int
-    layer: str
-    leaf: bool
-    kind: str = ""
-    shape: tuple[int, ...] = ()
-    delta: float = math.nan
-    jump: float = math.nan
-    energy: float = math.nan
-    crop: int = 0
-    values: tuple[float, ...] = ()
-    note: str = ""
+    name: str  # where the submodule stands in the network; "(output)" for the network itself
+    call: int  # 0 for its first call, 1 for its second, ...
+    layer: str  # its class
+    leaf: bool  # whether it has no submodules of its own
+    kind: str = ""  # how its output was read: field, map, scale, invariant; empty if it was not
+    shape: tuple[int, ...] = ()  # of its output in the original branch
+    delta: float = math.nan  # NaN if it could not be taken
+    jump: float = math.nan  # delta over that of its input (at least the probe's floor): how much it grew here
+    energy: float = math.nan  # the mean square of its output
+    crop: int = 0  # pixels left out at each border
+    values: tuple[float, ...] = ()  # Delta of every image
+    note: str = ""  # why there is no Delta, or what to know about it
 
 
 def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEFAULT) -> list[LayerRow]:
@@ -68,20 +53,29 @@ def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEF
             the last one called counts.
 
     Example:
-        >>> from sesn.tools.spectra import random_images
+        >>> from sesn.tools.images import random_images
         >>> network = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), nn.ReLU()).eval()
         >>> [row.name for row in profile(network, random_images(0, (2, 1, 48, 48)), 1 / 2)]
         ['0', '1', '(output)']
     """
     stages = meter.inside(module, images, factor)
-    floor = middle(meter.floor(images, factor, max(images.shape[-2:])))
-    return _with_jumps([_row(stage) for stage in stages], stages, floor)
+    least = max(middle(meter.floor(images, factor, max(images.shape[-2:]))), torch.finfo(torch.float64).eps ** 2)
+    rows: list[LayerRow] = []
+    before = 0.0
+    for stage in stages:
+        row = _row(stage)
+        # Against the call that made its input, else the last one before with a Delta. The input of the network is an
+        # image, whose Delta is nothing but the meter's floor.
+        made = rows[stage.source].delta if stage.source is not None else math.nan
+        upstream = 0.0 if row.name == WHOLE else before if math.isnan(made) else made
+        rows.append(replace(row, jump=row.delta / max(upstream, least)))
+        before = before if math.isnan(row.delta) else row.delta
+    return rows
 
 
 def _row(stage: Stage) -> LayerRow:
-    leaf = not any(stage.module.children())
+    leaf, error = not any(stage.module.children()), stage.error
     row = LayerRow(stage.name or WHOLE, stage.call, type(stage.module).__name__, leaf, shape=stage.shape)
-    error = stage.error
     if error is None:
         return replace(row, note=stage.note)
     delta, note = error.valid, ""
@@ -89,31 +83,8 @@ def _row(stage: Stage) -> LayerRow:
         note = f"factor {error.factor:.3g} reaches beyond the grid: no scale channel has a partner"
     elif bool(delta.isnan().all()):
         delta, note = error.all, "no scale channel is left whole: Delta over the spoilt ones"
-    return replace(
-        row,
-        kind=error.kind,
-        delta=middle(delta),
-        energy=middle(error.energy),
-        crop=error.crop,
-        values=tuple(delta.tolist()),
-        note=note,
-    )
-
-
-def _with_jumps(rows: list[LayerRow], stages: Sequence[Stage], floor: float) -> list[LayerRow]:
-    """Delta against that of the input: of the call that made it, else of the last one before with a Delta.
-
-    The input of the network is an image, whose Delta is nothing but the meter's floor.
-    """
-    least = max(floor, torch.finfo(torch.float64).eps ** 2)
-    done: list[LayerRow] = []
-    before = 0.0
-    for row, stage in zip(rows, stages, strict=True):
-        made = done[stage.source].delta if stage.source is not None else math.nan
-        upstream = 0.0 if row.name == WHOLE else before if math.isnan(made) else made
-        done.append(replace(row, jump=row.delta / max(upstream, least)))
-        before = before if math.isnan(row.delta) else row.delta
-    return done
+    values, energy = tuple(delta.tolist()), middle(error.energy)
+    return replace(row, kind=error.kind, delta=middle(delta), energy=energy, crop=error.crop, values=values, note=note)
 
 
 def worst(rows: Sequence[LayerRow]) -> LayerRow | None:
@@ -128,9 +99,9 @@ def profile_table(rows: Sequence[LayerRow], title: str = "layer profile") -> Tab
     largest = worst(rows)
     for row in rows:
         name = row.name if row.call == 0 else f"{row.name} (call {row.call + 1})"
-        numbers = [_number(row.delta, ".1e"), _times(row.jump), _number(row.energy, ".1e")]
+        delta, energy = ("-" if math.isnan(value) else f"{value:.1e}" for value in (row.delta, row.energy))
         style = "bold" if row is largest else None if row.leaf else "dim"
-        table.add_row(name, row.layer, row.kind or "-", *numbers, row.note, style=style)
+        table.add_row(name, row.layer, row.kind or "-", delta, _times(row.jump), energy, row.note, style=style)
     if largest is not None:
         table.caption = (
             f"Δ grows most at {largest.name} ({largest.layer}): {_times(largest.jump)}; jumps are against the input "
@@ -139,11 +110,7 @@ def profile_table(rows: Sequence[LayerRow], title: str = "layer profile") -> Tab
     return table
 
 
-def _number(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else f"{value:{form}}"
-
-
 def _times(value: float) -> str:
     """Two digits, without powers of ten where a reader can do without them."""
     form = ".1e" if value >= 1e5 else ",.0f" if value >= 10 else ".2g"
-    return _number(value, form) + ("" if math.isnan(value) else "×")
+    return "-" if math.isnan(value) else f"{value:{form}}×"

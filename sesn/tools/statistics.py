@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sesn.errors import UsageError
+from sesn._checks import require
 
 #: The interval holds this much of the bootstrap's medians.
 LEVEL = 0.95
@@ -76,8 +76,8 @@ class Repetition:
 def summarise(values: Tensor, seed: int = 0, resamples: int = RESAMPLES) -> Summary:
     """The summary of raw values [draws, images]; [images] counts as one draw. The same seed gives the same interval."""
     raw = np.atleast_2d(values.detach().cpu().to(torch.float64).numpy())
-    if raw.ndim != 2 or raw.size == 0:
-        raise UsageError(f"`values.shape` (={tuple(values.shape)}) must be [draws, images] with at least one value")
+    shape = tuple(values.shape)
+    require(raw.ndim == 2 and raw.size > 0, "values.shape", shape, "[draws, images] with at least one value")
     if np.isnan(raw).any():
         raw = np.full_like(raw, math.nan)
     low, high = _interval(raw, seed, resamples)
@@ -124,17 +124,13 @@ def repeat_until(
         least: the draws made before the interval is believed.
         seed: of the bootstrap.
     """
-    if not 1 <= least <= most:
-        raise UsageError(f"`least` (={least}) must be between 1 and `most` (={most})")
-    if not width > 0:
-        raise UsageError(f"`width` (={width}) must be positive; it is the interval's width in powers of ten")
-    rows: list[Tensor] = []
+    require(1 <= least <= most, "least", least, f"between 1 and `most` (={most})")
+    require(width > 0, "width", width, "positive", "it is the interval's width in powers of ten")
+    rows = [measure(draw) for draw in range(least)]
     while True:
-        rows.append(measure(len(rows)))
-        if len(rows) < least:
-            continue
         values = torch.stack(rows)
         summary = summarise(values, seed)
         narrow = summary.log10_width < width
         if narrow or len(rows) == most:
             return Repetition(values, summary, narrow, width)
+        rows.append(measure(len(rows)))

@@ -18,10 +18,11 @@ from torch.overrides import TorchFunctionMode
 from sesn import BandlimitedReLU, ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, ScaleProjection, SteerableBasis
 from sesn.algorithms.axis import PaddingMode
 from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
+from sesn.meter.diagnosis import POINTWISE
+from sesn.meter.reading import like_module
 
 #: Half-width of a window that cuts off nothing, in sigmas.
 WHOLE_HALF_WIDTH = 6.0
-POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tanh, BandlimitedReLU)
 FUNCTIONAL = frozenset({"relu", "leaky_relu", "prelu", "gelu", "elu", "silu", "sigmoid", "tanh"})
 POOLS = (SpatialMaxPool, SpatialAvgPool, nn.MaxPool2d, nn.AvgPool2d, nn.MaxPool3d, nn.AvgPool3d)
 STRIDED = (ScaleLift, ScaleConv, ScaleConv1x1, nn.Conv2d)
@@ -46,12 +47,8 @@ def changed(module: nn.Module, change: Change) -> nn.Module | None:
 
 def is_circular(module: nn.Module) -> bool:
     """Whether the network is periodic: it has layers that pad, and all of them wrap around."""
-    modes = [m.padding_mode for m in module.modules() if isinstance(m, Steerable | nn.Conv2d) and _reaches(m)]
-    return bool(modes) and all(mode == "circular" for mode in modes)
-
-
-def _reaches(layer: nn.Module) -> bool:
-    return not (isinstance(layer, nn.Conv2d) and max(layer.kernel_size) == 1)
+    plain = {m.padding_mode for m in module.modules() if isinstance(m, nn.Conv2d) and max(m.kernel_size) > 1}
+    return plain | {layer.padding_mode for layer in steerable(module)} == {"circular"}
 
 
 def steerable(module: nn.Module) -> list[Steerable]:
@@ -65,11 +62,11 @@ def widened(module: nn.Module) -> nn.Module | None:
     def change(layer: nn.Module) -> nn.Module | None:
         if not isinstance(layer, Steerable) or not layer.basis.separable:
             return None
-        radii = [max(box // 2, math.ceil(WHOLE_HALF_WIDTH * s)) for box, s in _scales(layer)]
+        scales = [(box // 2, sigma) for box, sigma in zip(layer.basis.boxes, layer.basis.grid, strict=True)]
         # Within half a sigma nothing is cut off that the wider box would bring back.
-        if all(box // 2 >= (WHOLE_HALF_WIDTH - 0.5) * s for box, s in _scales(layer)):
+        if all(radius >= (WHOLE_HALF_WIDTH - 0.5) * sigma for radius, sigma in scales):
             return None
-        return _rebuilt(layer, 1, radii, layer.stride)
+        return _rebuilt(layer, 1, [max(r, math.ceil(WHOLE_HALF_WIDTH * s)) for r, s in scales], layer.stride)
 
     return changed(module, change)
 
@@ -103,7 +100,8 @@ def bandlimited(module: nn.Module, padding_mode: PaddingMode) -> nn.Module | Non
 
 def linearised(module: nn.Module) -> nn.Module | None:
     """Every pointwise nonlinearity the identity."""
-    return changed(module, lambda layer: nn.Identity() if isinstance(layer, POINTWISE) else None)
+    kinds = (*POINTWISE, nn.PReLU, BandlimitedReLU)
+    return changed(module, lambda layer: nn.Identity() if isinstance(layer, kinds) else None)
 
 
 class _Nonlinearities(TorchFunctionMode):
@@ -122,14 +120,13 @@ def calls_nonlinearity(module: nn.Module, images: Tensor) -> bool:
     """Whether a forward pass calls a pointwise nonlinearity, as a module or as a function."""
     mode = _Nonlinearities()
     with mode:
-        _run(module, images[:1])
+        _run(module, images)
     return mode.seen
 
 
 def _run(module: nn.Module, images: Tensor) -> None:
-    like = next((p for p in (*module.parameters(), *module.buffers()) if p.is_floating_point()), images)
     with torch.no_grad():
-        module(images.to(like))
+        module(images[:1].to(like_module(module, images)))
 
 
 def _stride(layer: nn.Module) -> int:
@@ -147,7 +144,7 @@ def _spacings(module: nn.Module, images: Tensor) -> dict[int, int]:
 
     handles = [layer.register_forward_pre_hook(hook) for layer in module.modules()]
     try:
-        _run(module, images[:1])
+        _run(module, images)
     finally:
         for handle in handles:
             handle.remove()
@@ -157,28 +154,20 @@ def _spacings(module: nn.Module, images: Tensor) -> dict[int, int]:
 def _dilated(layer: nn.Module, step: int, stride: Any) -> nn.Module | None:
     """The layer on a grid `step` times as fine, keeping one of `stride` outputs there."""
     if isinstance(layer, Steerable) and layer.basis.separable:
-        return _rebuilt(layer, step, [step * (box // 2) for box, _ in _scales(layer)], stride)
+        return _rebuilt(layer, step, [step * (box // 2) for box in layer.basis.boxes], stride)
     if isinstance(layer, ScaleConv1x1):
         fresh: Any = copy.copy(layer)
         fresh.stride = stride
         return fresh if layer.stride != stride else None
-    if isinstance(layer, nn.Conv2d) and (step > 1 or _stride(layer) > 1):
-        return _dilated_plain(layer, step, stride)
-    return None
-
-
-def _dilated_plain(layer: nn.Conv2d, step: int, stride: Any) -> nn.Conv2d:
-    padding: Any = layer.padding if isinstance(layer.padding, str) else tuple(step * p for p in layer.padding)
-    dilation: Any = tuple(step * d for d in layer.dilation)
+    if not isinstance(layer, nn.Conv2d) or (step == 1 and _stride(layer) == 1):
+        return None
     names = ("in_channels", "out_channels", "kernel_size", "groups", "padding_mode")
     options: Any = {name: getattr(layer, name) for name in names}
-    fresh = nn.Conv2d(**options, stride=stride, padding=padding, dilation=dilation)
-    fresh.weight, fresh.bias = layer.weight, layer.bias
-    return fresh.eval()
-
-
-def _scales(layer: Steerable) -> list[tuple[int, float]]:
-    return list(zip(layer.basis.boxes, layer.basis.grid, strict=True))
+    options["padding"] = layer.padding if isinstance(layer.padding, str) else tuple(step * p for p in layer.padding)
+    options["dilation"] = tuple(step * d for d in layer.dilation)
+    plain = nn.Conv2d(**options, stride=stride)
+    plain.weight, plain.bias = layer.weight, layer.bias
+    return plain.eval()
 
 
 def _rebuilt(layer: Steerable, step: int, radii: list[int], stride: int) -> nn.Module:
@@ -224,13 +213,11 @@ class PartneredProjection(nn.Module):
 
     def __init__(self, pairs: tuple[tuple[int, int], ...]) -> None:
         super().__init__()
-        self.pairs = pairs
-        self.rescaled = False
+        self.pairs, self.rescaled = pairs, False
 
     def forward(self, field: Tensor) -> Tensor:
         """Project a field [b, c, s, ...]."""
-        chosen = [k if self.rescaled else j for k, j in self.pairs]
-        return field[:, :, chosen].amax(dim=2)
+        return field[:, :, [k if self.rescaled else j for k, j in self.pairs]].amax(dim=2)
 
 
 class TwoBranches(nn.Module):
@@ -238,26 +225,24 @@ class TwoBranches(nn.Module):
 
     def __init__(self, network: nn.Module, side: int) -> None:
         super().__init__()
-        self.network = network
-        self.side = side
+        self.network, self.side = network, side
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Any:
         """Tell the projections, then run the network."""
         for module in self.network.modules():
             if isinstance(module, PartneredProjection):
                 module.rescaled = images.shape[-1] != self.side
-        result: Tensor = self.network(images)
-        return result
+        return self.network(images)
 
 
 def partnered(module: nn.Module, factor: float, spoiled: int) -> nn.Module | None:
     """Every ScaleProjection over the partnered and unspoilt scales only; None if there is none, or none are left."""
-    grids = [layer.grid for layer in module.modules() if isinstance(layer, ScaleLift | ScaleConv)]
-    if not grids:
+    layers = steerable(module)
+    if not layers:
         return None
-    whole = len(grids[-1]) - spoiled
-    pairs = tuple((k, j) for k, j in grids[-1].match(factor).pairs if max(k, j) < whole)
-    if not pairs or len(pairs) == len(grids[-1]):
+    grid = layers[-1].grid
+    pairs = tuple(pair for pair in grid.match(factor).pairs if max(pair) < len(grid) - spoiled)
+    if not pairs or len(pairs) == len(grid):
         return None
     return changed(module, lambda m: PartneredProjection(pairs) if isinstance(m, ScaleProjection) else None)
 

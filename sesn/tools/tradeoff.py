@@ -11,11 +11,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from sesn.tools.drawing import STYLE
-from sesn.tools.kernels import Candidate
-from sesn.tools.tune import Tuning
+from sesn.tools.tune import Candidate, Tuning
 
 #: Okabe and Ito's palette; each kind has its own marker as well.
-COLOURS = {"wide": "#0072B2", "paper": "#56B4E9", "published": "#D55E00", "proposal": "#009E73"}
+COLOURS = {"wide": "#0072B2", "paper": "#56B4E9", "published STL-10 kernels": "#D55E00", "proposal": "#009E73"}
 PANELS: dict[str, Callable[[Candidate], int]] = {
     "separable": lambda c: c.separable_macs,
     "dense": lambda c: c.dense_macs,
@@ -24,7 +23,9 @@ PANELS: dict[str, Callable[[Candidate], int]] = {
 
 def tuning_table(tuning: Tuning, images: str, lines: int = 10) -> Table:
     """The proposal, the published kernels, and `lines` more choices that cost no more than is allowed."""
-    table = Table(box=SIMPLE_HEAD, title=f"kernels for {_scales(tuning)}", caption=_caption(tuning, images))
+    grid = tuning.proposal.grid
+    title = f"kernels for {len(grid)} scales over a range of {grid.largest / grid.smallest:.3g}"
+    table = Table(box=SIMPLE_HEAD, title=title, caption=_caption(tuning, images))
     for column in ("", "orders", "N_b", "σ₀", "window", "Δ", "separable", "dense"):
         table.add_column(column, no_wrap=True)
     _add(table, "proposal", tuning.proposal, "bold")
@@ -56,11 +57,6 @@ def _add(table: Table, name: str, each: Candidate, style: str | None) -> None:
         f"{each.dense_macs / 1e9:.3g} G",
         style=style,
     )
-
-
-def _scales(tuning: Tuning) -> str:
-    grid = tuning.proposal.grid
-    return f"{len(grid)} scales over a range of {grid.largest / grid.smallest:.3g}"
 
 
 def _caption(tuning: Tuning, images: str) -> str:
@@ -98,11 +94,12 @@ def _panel(axes: Any, tuning: Tuning, cost: Callable[[Candidate], int]) -> None:
     most = max(cost(each) for each in tuning.candidates)  # whoever pays more can have the last one too
     steps = [*(cost(each) for each in front), most], [*(each.delta for each in front), front[-1].delta]
     axes.plot(*steps, drawstyle="steps-post", color="black", lw=1, label="smallest Δ for the cost")
-    for name, each, marker in (("published", tuning.published, "*"), ("proposal", tuning.proposal, "D")):
-        label = "published STL-10 kernels" if name == "published" else name
-        size = 11 if marker == "*" else 6
-        point = [cost(each)], [each.delta]
-        axes.plot(*point, marker, ms=size, color=COLOURS[name], mec="black", mew=0.6, label=label, ls="none")
+    look: Any = {"mec": "black", "mew": 0.6, "ls": "none"}
+    for each, label, marker, size in (
+        (tuning.published, "published STL-10 kernels", "*", 11),
+        (tuning.proposal, "proposal", "D", 6),
+    ):
+        axes.plot([cost(each)], [each.delta], marker, ms=size, color=COLOURS[label], label=label, **look)
     axes.axhline(tuning.proposal.floor, color="0.45", ls=":", lw=1, zorder=0, label="floor of the probe")
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -111,10 +108,7 @@ def _panel(axes: Any, tuning: Tuning, cost: Callable[[Candidate], int]) -> None:
 def _name_columns(axes: Any, tuning: Tuning) -> None:
     """On the separable path the cost depends on the functions alone: say how many each column has."""
     columns = {each.separable_macs: each.functions for each in tuning.candidates if each.orders.type == "A"}
+    where = axes.get_xaxis_transform(), "offset points"
     for cost, functions in columns.items():
-        spot = cost, 1.0
-        axes.annotate(
-            f"{functions}", spot, (0, 1), axes.get_xaxis_transform(), "offset points", ha="center", fontsize=7
-        )
-    first = min(columns)
-    axes.annotate("N_b =", (first, 1.0), (-6, 1), axes.get_xaxis_transform(), "offset points", ha="right", fontsize=7)
+        axes.annotate(f"{functions}", (cost, 1.0), (0, 1), *where, ha="center", fontsize=7)
+    axes.annotate("N_b =", (min(columns), 1.0), (-6, 1), *where, ha="right", fontsize=7)

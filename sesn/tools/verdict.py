@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -46,9 +46,8 @@ def passes(result: Checked, tolerance: float | None) -> bool:
 
     What cannot be compared does not pass, nor what would show nothing.
     """
-    if math.isnan(result.delta.median):
-        return False
-    return tolerance is None or (result.delta.median <= tolerance and not result.empty())
+    median = result.delta.median
+    return not math.isnan(median) and (tolerance is None or (median <= tolerance and not result.empty()))
 
 
 #: The lines of the table: what they are called, and what they say of a result.
@@ -66,12 +65,6 @@ LINES: dict[str, Callable[[Checked], str]] = {
     "crop, pixels": lambda r: str(r.first.crop),
     "weight draws": lambda r: str(r.delta.draws),
 }
-
-
-def tables(results: Sequence[Checked], title: str, tolerance: float | None = None) -> Iterator[Table]:
-    """One table, or several under each other for many downscales."""
-    for start in range(0, len(results), MOST_COLUMNS):
-        yield _table(results[start : start + MOST_COLUMNS], title if start == 0 else "", tolerance)
 
 
 def _table(results: Sequence[Checked], title: str, tolerance: float | None) -> Table:
@@ -113,14 +106,12 @@ def sentence(result: Checked, tolerance: float | None) -> str:
 
 def likely_causes(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> list[str]:
     """What is diagnosed, each cause once with its evidence at the worst downscale, and at which downscales it shows."""
-    evidence: dict[str, Finding] = {}
-    shown: dict[str, list[float]] = {}
+    found: dict[str, tuple[Finding, set[float]]] = {}
     for result in sorted(results, key=lambda result: result.delta.median, reverse=True):
         for finding in diagnose(module, images, result.first):
-            evidence.setdefault(finding.cause, finding)
-            shown.setdefault(finding.cause, []).append(result.downscale)
-    listed = {cause: ", ".join(f"{one:.4g}" for one in sorted(set(downscales))) for cause, downscales in shown.items()}
-    return [f"{finding} (downscale {listed[cause]})" for cause, finding in evidence.items()]
+            found.setdefault(finding.cause, (finding, set()))[1].add(result.downscale)
+    listed = [(finding, ", ".join(f"{one:.4g}" for one in sorted(shown))) for finding, shown in found.values()]
+    return [f"{finding} (downscale {downscales})" for finding, downscales in listed]
 
 
 def say(
@@ -132,8 +123,8 @@ def say(
     causes: Sequence[str],
 ) -> None:
     """The table, how it was measured, the verdict in words, and the likely causes."""
-    for table in tables(results, f"Δ of {target}", tolerance):
-        console.print(table)
+    for start in range(0, len(results), MOST_COLUMNS):
+        console.print(_table(results[start : start + MOST_COLUMNS], "" if start else f"Δ of {target}", tolerance))
     console.print(Text(f"{how}\n{machine_line()}"))
     for result in results:
         console.print(Text(sentence(result, tolerance)))

@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,10 +22,11 @@ import torch
 
 from harness.experiment import Context
 from harness.records import Planned, Result
-from harness.run import imports
-from harness.run.engines.work import Listener, carry_out, cores, now, one_line
+from harness.run.engines.work import Listener, carry_out, cores, now, one_line, paths
 from sesn._checks import complaint, require
+from sesn._source import digest
 from sesn.errors import UsageError
+from sesn.methods import PASSED_ON, passed_on
 
 #: Seconds between looks at the board.
 PATIENCE = 0.5
@@ -58,7 +59,7 @@ class Cluster:
 
     def run(self, cells: Sequence[Planned], listener: Listener) -> None:
         """Carry out all cells: first those that must be alone, each on a whole machine, then the others."""
-        with _connected(self.address, (self.threads or 1) * self.jobs, imports.shipped(cells)) as ray:
+        with _connected(self.address, (self.threads or 1) * self.jobs, shipped(cells)) as ray:
             machine = self._machine(ray)
             for planned in cells:
                 if planned.alone:
@@ -102,13 +103,13 @@ def _connected(address: str | None, least_cores: int, files: Mapping[str, Path])
     with tempfile.TemporaryDirectory(prefix="sesn-ray-") as folder:
         for name, path in files.items():
             shutil.copyfile(path, Path(folder) / name)
-        options["runtime_env"] = {"working_dir": folder, "env_vars": imports.shipped_methods()}
+        options["runtime_env"] = {"working_dir": folder, "env_vars": shipped_methods()}
         if address is None:
             # "local": never one that happens to run here.
             options |= {"address": "local", "include_dashboard": False, "object_store_memory": OBJECT_STORE}
             options |= {"num_cpus": max(cores(), least_cores)}
             # Cells may come from wherever this process imports.
-            options["runtime_env"]["env_vars"] |= imports.paths()
+            options["runtime_env"]["env_vars"] |= paths()
         try:
             _knock(address)
             ray.init(**options)
@@ -148,6 +149,31 @@ def _knock(address: str | None) -> None:
     host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=10).close()
+
+
+# --- files of methods and experiments from outside, which other machines do not have
+
+
+def shipped(cells: Iterable[Planned]) -> dict[str, Path]:
+    """The files that the cells and the methods come from, by the names under which workers of a cluster find them."""
+    homes = {*passed_on().get(PASSED_ON, "").split(","), *(planned.runner for planned in cells)}
+    return {shipped_name(home).rpartition(":")[0]: path for home in homes if (path := _file(home))}
+
+
+def shipped_methods() -> dict[str, str]:
+    """The variable that names the files of methods, as those workers find them."""
+    return {name: ",".join(map(shipped_name, homes.split(","))) for name, homes in passed_on().items()}
+
+
+def shipped_name(home: str) -> str:
+    """FILE.py:NAME as a worker finds it in its folder, where no module can be called like the file; else unchanged."""
+    path = _file(home)
+    return f"sesn_file_{digest(str(path).encode())}.py:{home.rpartition(':')[2]}" if path else home
+
+
+def _file(home: str) -> Path | None:
+    path = Path(home.rpartition(":")[0])
+    return path if path.suffix == ".py" else None
 
 
 class _Board:
@@ -193,7 +219,7 @@ class _Batch:
         remote = self.ray.remote(**options)(_carry_out)
 
         def give_out(planned: Planned) -> None:
-            sent = planned._replace(runner=imports.shipped_name(planned.runner))
+            sent = planned._replace(runner=shipped_name(planned.runner))
             self._given[remote.remote(sent, self.place, board)] = planned
 
         for planned in cells:

@@ -86,8 +86,8 @@ class Lines:
     """
 
     def __init__(self, console: Console, names: Mapping[str, str], left: Left, *, quiet: bool = False) -> None:
-        self._console, self._names, self._left, self._quiet = console, names, _Fresh(left), quiet
-        self._count = 0
+        self._console, self._names, self._left, self._quiet = console, names, left, quiet
+        self._count, self._made, self._text = 0, -FRESH, ""
 
     def __enter__(self) -> Self:
         return self
@@ -105,8 +105,14 @@ class Lines:
         """Print what became of a cell."""
         self._count += 1
         if not self._quiet or result.status == "failed":
-            left = f" (left: {self._left()})" if self._count < len(self._names) else ""
+            left = f" ({self._time_left()})" if self._count < len(self._names) else ""
             self._print(result, f"[{self._count}/{len(self._names)}] ", left)
+
+    def _time_left(self) -> str:
+        """It is expensive to work out, so that is done at most once a second."""
+        if time.monotonic() - self._made >= FRESH:
+            self._text, self._made = f"left: {self._left()}", time.monotonic()
+        return self._text
 
     def drawing(self) -> None:
         """All cells have ended, and the report is being drawn."""
@@ -149,14 +155,14 @@ class Bars(Lines):
     def started(self, cell: Cell) -> None:
         """Add its bar."""
         self._bars[cell.id] = self._progress.add_task(self._names[cell.id], total=1.0, note="")
-        self._show(f"left: {self._left()}")
+        self._show(self._time_left())
 
     def progressed(self, cell: Cell, fraction: float, doing: str) -> None:
         """Move its bar."""
         if cell.id in self._bars:
             self._running[cell.id] = self._weights[cell.id] * fraction
             self._progress.update(self._bars[cell.id], completed=fraction, note=doing)
-        self._show(f"left: {self._left()}")
+        self._show(self._time_left())
 
     def finished(self, result: Result) -> None:
         """Take its bar away."""
@@ -166,7 +172,7 @@ class Bars(Lines):
         self._running.pop(name, None)
         self._count += 1
         self._ended += self._weights[name]
-        self._show(f"left: {self._left()}")
+        self._show(self._time_left())
         if result.status == "failed":
             self._print(result)
 
@@ -177,15 +183,3 @@ class Bars(Lines):
     def _show(self, note: str) -> None:
         done, told = self._ended + sum(self._running.values()), f"{self._count}/{len(self._names)} cells, {note}"
         self._progress.update(self._all, completed=done, note=told)
-
-
-class _Fresh:
-    """A text that is expensive to make, made at most once a second."""
-
-    def __init__(self, make: Left) -> None:
-        self._make, self._made, self._text = make, -FRESH, ""
-
-    def __call__(self) -> str:
-        if time.monotonic() - self._made >= FRESH:
-            self._text, self._made = self._make(), time.monotonic()
-        return self._text

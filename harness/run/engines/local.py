@@ -27,8 +27,7 @@ import torch
 
 from harness.experiment import Context
 from harness.records import Planned, Result
-from harness.run import imports
-from harness.run.engines.work import Listener, carry_out, now, threads_of_each
+from harness.run.engines.work import Listener, carry_out, environment, now, threads_of_each
 from sesn.tools.machine import provenance_with_code
 
 #: Seconds between looks at workers that say nothing.
@@ -152,7 +151,7 @@ class _Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **threads, **imports.environment()},
+                env={**os.environ, **threads, **environment()},
                 # A session of its own: Ctrl-C reaches the parent alone, and what the cell starts can be ended with it.
                 start_new_session=True,
             )

@@ -1,10 +1,11 @@
-"""What engines share: which devices there are, who is told, and how one cell is carried out wherever it lands."""
+"""What engines share: devices, what workers import, who is told, and how one cell is carried out wherever it lands."""
 
 from __future__ import annotations
 
 import gc
 import os
 import re
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ from harness.records import EXPERIMENT_SOURCE, SOURCE, Cell, Measurement, Planne
 from sesn._checks import complaint, numbers
 from sesn._source import named
 from sesn.errors import UsageError, WrongTypeError
-from sesn.methods import method
+from sesn.methods import method, passed_on
 from sesn.tools.machine import provenance_with_code
 
 Runner = Callable[[Cell, Context], Sequence[Measurement]]
@@ -75,6 +76,23 @@ def for_workers(found: list[str], jobs: int | None) -> list[str]:
     """
     count = len(found) if jobs is None else jobs
     return [found[index % len(found)] for index in range(count)]
+
+
+# --- what the processes that a run starts import: exactly what this one does, and never from the current directory
+
+
+def environment() -> dict[str, str]:
+    """Variables that have a process, and those that it starts, import as this one does, methods of files included."""
+    return paths() | passed_on()
+
+
+def paths() -> dict[str, str]:
+    """Variables that have a Python process, and those that it starts, import from where this process does.
+
+    The whole path is named, with Python's own folders in their order, so that a module of the same name further down
+    cannot take their place. `python -m`, which starts workers, would put the current directory before all of them.
+    """
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
 
 
 # --- one cell

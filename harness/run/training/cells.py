@@ -57,7 +57,8 @@ def measurements(trainer: Trainer, switched_on: str) -> list[Measurement]:
     at: dict[str, dict[str, Scalar]] = {metric: {"data_name": name} for metric, name in names.items()}
     at["epoch_time"]["speedups"] = switched_on
     found = [Measurement(metric, values, at[metric]) for metric, values in curves.items()]
-    found += [_measurement(one) for one in diary.probed + _probe_best(trainer)]
+    probed = diary.probed + _probe_best(trainer)
+    found += [Measurement(one["metric"], tuple(one["values"]), one["at"]) for one in probed]
     trainer.on_progress(1.0, f"testing on {len(data.test)} images")
     wrong, of = trainer.wrong(data.test), data.test.name
     found.append(Measurement("test_error", (percentage(wrong),), {"data_name": of}))
@@ -81,7 +82,3 @@ def _probe_best(trainer: Trainer) -> list[dict[str, Any]]:
     if not isinstance(probe, DeltaProbe) or best in {one["at"]["epoch"] for one in trainer.diary.probed}:
         return []
     return probe.measure(trainer.network.eval(), best)
-
-
-def _measurement(plain: dict[str, Any]) -> Measurement:
-    return Measurement(plain["metric"], tuple(plain["values"]), plain["at"])

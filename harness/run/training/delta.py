@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.data.labelled import LabelledImages
+from harness.data.tensors import LabelledImages
 from harness.run.training.job import Batch
 from sesn import EquivarianceError, Meter
 from sesn.meter.reading import Kind

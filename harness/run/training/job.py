@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from harness.data.labelled import LabelledImages
+from harness.data.tensors import LabelledImages
 from sesn._checks import one_of, require
 from sesn.errors import UsageError
 

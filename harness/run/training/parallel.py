@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from harness.experiment import Context, Progress
 from harness.records import Cell, Measurement
-from harness.run import imports
+from harness.run.engines.work import environment
 from harness.run.training.job import Numerics
 from sesn.errors import UsageError
 
@@ -81,7 +81,7 @@ def launch(make: Callable[..., Any], cell: Cell, context: Context, numerics: Num
 @contextmanager
 def _imports_passed_on() -> Iterator[None]:
     before = dict(os.environ)
-    os.environ.update(imports.environment())
+    os.environ.update(environment())
     try:
         yield
     finally:

@@ -6,26 +6,30 @@ remember, and a run that was killed gives the bits of one that was not.
 
 from __future__ import annotations
 
+import json
 import math
 import time
+import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.data.labelled import LabelledImages
-from harness.data.tensors import Unusable
+from harness.data import tensors
+from harness.data.tensors import LabelledImages, Unusable
 from harness.experiment import Progress
-from harness.run.training.checkpoints import Checkpoint, Snapshot
 from harness.run.training.job import Batch, Job, Numerics, generator, seed_of
 from harness.run.training.parallel import Team
 from sesn._meaning import differing, meanings
 from sesn.errors import UsageError
 from sesn.networks import unused_parameters
 
+#: Raised when the layout of the files or the meaning of the notes changes.
+FORMAT = 1
 #: A run loses at most this much when it is killed, and a step.
 CHECKPOINT_SECONDS = 60.0
 #: Enough to keep a processor busy, few enough for the memory of one.
@@ -58,23 +62,9 @@ class Diary:
     spent: float = 0.0
     meanings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def note(self, metric: str, value: float) -> None:
-        """Add an epoch's number to a curve."""
-        self.curves.setdefault(metric, []).append(value)
-
 
 class Trainer:
-    """One network being trained.
-
-    Args:
-        job: what is trained.
-        numerics: the arithmetic.
-        seed: of everything drawn.
-        device: where.
-        team: with whom.
-        checkpoint: what to go on from and to write; None keeps nothing.
-        on_progress: told after every step.
-    """
+    """One network being trained; `seed` is of everything drawn, and without a checkpoint nothing is kept."""
 
     def __init__(
         self,
@@ -100,11 +90,6 @@ class Trainer:
         self._saved = self._began = time.monotonic()
         self._spent = 0.0
 
-    @property
-    def epochs(self) -> int:
-        """How many there are to be."""
-        return self.job.schedule.epochs
-
     def run(self) -> float:
         """Train to the end, from the checkpoint if there is one; the seconds that had been spent on that."""
         self._resume()
@@ -112,7 +97,7 @@ class Trainer:
         joined = self.team.joined(self.network)
         if (self.diary.epoch, self.diary.step) == (0, 0):
             self._probe()
-        while self.diary.epoch < self.epochs:
+        while self.diary.epoch < self.job.schedule.epochs:
             self._train_epoch(joined)
             self._close_epoch()
         return self._spent
@@ -122,10 +107,6 @@ class Trainer:
         if self.best:
             self.network.load_state_dict(self.best)
 
-    def error(self, images: LabelledImages) -> float:
-        """The percentage of images that the network gets wrong."""
-        return percentage(self.wrong(images))
-
     def wrong(self, images: LabelledImages) -> Tensor:
         """Which images the network gets wrong."""
         return misread(self.network, images, self.job.data.batch, self.device)
@@ -134,10 +115,10 @@ class Trainer:
 
     def _train_epoch(self, joined: nn.Module) -> None:
         """The epoch's steps, or those that are left of it."""
-        diary = self.diary
+        diary, schedule = self.diary, self.job.schedule
         joined.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.job.schedule.rate_at(diary.epoch)
+            group["lr"] = schedule.rate_at(diary.epoch)
         count = len(self.job.data.train)
         order = torch.randperm(count, generator=generator(self.seed, "order", diary.epoch))
         batches = torch.split(order, self.job.batch)
@@ -148,8 +129,8 @@ class Trainer:
             diary.step += 1
             self._save(at_most_every=CHECKPOINT_SECONDS)
             seen = min(diary.step * self.job.batch, count)
-            fraction = (diary.epoch + diary.step / len(batches)) / self.epochs
-            self.on_progress(fraction, f"epoch {diary.epoch + 1}/{self.epochs}, loss {diary.loss / seen:.3f}")
+            fraction = (diary.epoch + diary.step / len(batches)) / schedule.epochs
+            self.on_progress(fraction, f"epoch {diary.epoch + 1}/{schedule.epochs}, loss {diary.loss / seen:.3f}")
 
     def _step(self, joined: nn.Module, numbers: Tensor) -> float:
         """One step on the images of these numbers; returns the sum of their losses."""
@@ -182,9 +163,9 @@ class Trainer:
     def _close_epoch(self) -> None:
         """Note what the epoch gave, and whether it is the best so far."""
         diary = self.diary
-        diary.note("train_loss", diary.loss / len(self.job.data.train))
-        diary.note("learning_rate", self.job.schedule.rate_at(diary.epoch))
-        diary.note("epoch_time", diary.seconds)
+        loss, rate = diary.loss / len(self.job.data.train), self.job.schedule.rate_at(diary.epoch)
+        for metric, value in (("train_loss", loss), ("learning_rate", rate), ("epoch_time", diary.seconds)):
+            diary.curves.setdefault(metric, []).append(value)
         diary.epoch, diary.step, diary.loss, diary.seconds = diary.epoch + 1, 0, 0.0, 0.0
         if self.team.rank == 0:
             self._validate()
@@ -194,11 +175,12 @@ class Trainer:
     def _validate(self) -> None:
         if self.job.data.validation is None:
             return
-        error = self.error(self.job.data.validation)
-        if error < min(self.diary.curves.get("validation_error", [math.inf])):
+        error = percentage(self.wrong(self.job.data.validation))
+        earlier = self.diary.curves.setdefault("validation_error", [])
+        if error < min(earlier, default=math.inf):
             self.diary.best_epoch = self.diary.epoch
             self.best = {name: value.clone() for name, value in self.network.state_dict().items()}
-        self.diary.note("validation_error", error)
+        earlier.append(error)
 
     def _probe(self) -> None:
         if self.job.probe is not None and self.team.rank == 0:
@@ -224,13 +206,11 @@ class Trainer:
         return tensors
 
     def _resume(self) -> None:
-        snapshot = self.checkpoint.read() if self.checkpoint is not None else None
-        if snapshot is None or self.checkpoint is None:
-            return
-        try:
-            self._restore(snapshot)
-        except Unusable as reason:
-            self.checkpoint.refuse(reason)
+        if self.checkpoint is not None and (snapshot := self.checkpoint.read()) is not None:
+            try:
+                self._restore(snapshot)
+            except Unusable as reason:
+                self.checkpoint.refuse(reason)
 
     def _restore(self, snapshot: Snapshot) -> None:
         """Take the state over, after it has been seen to fit."""
@@ -258,11 +238,8 @@ class Trainer:
 
 def _under(prefix: str, snapshot: Snapshot) -> dict[str, Tensor]:
     """The tensors whose names begin with the prefix and a point, by the rest of their names."""
-    return {
-        name.removeprefix(f"{prefix}."): value
-        for name, value in snapshot.tensors.items()
-        if name.startswith(f"{prefix}.")
-    }
+    parts = ((*name.partition("."), value) for name, value in snapshot.tensors.items())
+    return {rest: value for first, _, rest, value in parts if first == prefix}
 
 
 def misread(network: nn.Module, images: LabelledImages, batch: Batch, device: torch.device) -> Tensor:
@@ -290,6 +267,55 @@ def check_batches(images: int, batch: int, ranks: int) -> None:
             f"`batch` (={batch}) must leave at least {2 * ranks} of the {images} training images for the last batch, "
             f"two for each process, but leaves {smallest}; use another `batch` or another number of images"
         )
+
+
+# --- checkpoints: one that is damaged, cut off or another run's is not used, which is slower and never wrong
+
+
+class Snapshot(NamedTuple):
+    """The state of a run: tensors by name, and everything else as plain JSON."""
+
+    tensors: Mapping[str, Tensor]
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The one checkpoint of a run.
+
+    Attributes:
+        path: the file; it need not exist.
+        run: whose it is, such as a cell's id. Other runs' files are not used.
+    """
+
+    path: Path
+    run: str
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Replace the file; after a crash or a power cut there is the old one or the new one."""
+        tensors.write(self.path, snapshot.tensors, self._marks(), json.dumps(snapshot.notes))
+
+    def read(self) -> Snapshot | None:
+        """What was written last; None if there is nothing, or nothing that can be used, which is warned of."""
+        # What killed writers left.
+        for partial in self.path.parent.glob(f".{self.path.stem}.*.partial{self.path.suffix}"):
+            partial.unlink(missing_ok=True)
+        if not self.path.exists():
+            return None
+        try:
+            found, notes = tensors.read(self.path, self._marks())
+        except Unusable as reason:
+            self.refuse(reason)
+            return None
+        return Snapshot(found, json.loads(notes))
+
+    def refuse(self, reason: Exception) -> None:
+        """Say that the file is not used, and why."""
+        warnings.warn(f"{self.path.name} is not used, training starts anew: {reason}", stacklevel=2)
+
+    def _marks(self) -> dict[str, str]:
+        # Another torch may round otherwise, and a run is to be of one piece.
+        return {"format": str(FORMAT), "run": self.run, "torch": str(torch.__version__)}
 
 
 def checkpoint_in(scratch: Path | None, run: str) -> Checkpoint | None:
