@@ -144,7 +144,7 @@ def draw_depth(points: Any) -> Drawing:
     for fact in where(points, series=STATED).to_dict("records"):
         axes.axhline(fact["mean"], color=MARK, lw=0.9, zorder=0)
         axes.plot(fact["x"], fact["mean"], "*", color=MARK, ms=9, zorder=5)
-        ends.append((fact["mean"], f"paper: {fact['mean']:.0%}", PAPER_INK))
+        ends.append((fact["mean"], f"paper: {100 * fact['mean']:g} %", PAPER_INK))
     axes.set_ylim(min(curves["median"].min(), *floor, 1) / 3, 2 * curves["median"].max())
     label_ends(axes, ends)
     return Drawing(figure, tuple(hovers))
