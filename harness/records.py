@@ -102,20 +102,12 @@ class Cell:
 
     def as_dict(self) -> dict[str, Any]:
         """The cell as plain JSON."""
-        return {
-            "experiment": self.experiment,
-            "version": self.version,
-            "budget": self.budget,
-            "method": self.method,
-            "settings": dict(sorted(self.settings.items())),
-            "seed": self.seed,
-        }
+        return {**vars(self), "settings": dict(sorted(self.settings.items()))}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Cell:
         """The cell that `as_dict` wrote; other entries are ignored."""
-        names = ("experiment", "version", "budget", "method", "settings", "seed")
-        return cls(**{name: fields[name] for name in names})
+        return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
 
     @property
     def title(self) -> str:

@@ -155,7 +155,7 @@ class SteerableBasis:
 
     def __len__(self) -> int:
         """The number of functions, N_b."""
-        return len(self.pairs.rows) if self.pairs is not None else self._dense[0].shape[0]
+        return len(self.pairs.rows) if self.pairs is not None else self._samples[0].shape[0]
 
     @property
     def separable(self) -> bool:
@@ -182,7 +182,7 @@ class SteerableBasis:
             [N_b, box, box] in float64.
         """
         if self.pairs is None:
-            return self._dense[scale]
+            return self._samples[scale]
         profiles = self.scale_profiles(scale)
         return profiles[list(self.pairs.rows), :, None] * profiles[list(self.pairs.columns), None, :]
 
@@ -200,28 +200,29 @@ class SteerableBasis:
         """
         if self.pairs is None:
             raise UsageError(f"a basis made by {self.name} has no one-dimensional profiles; use algorithm='dense'")
-        return self._profiles[scale]
+        return self._samples[scale]
 
     @cached_property
     @torch.inference_mode(False)
-    def _profiles(self) -> tuple[Tensor, ...]:
-        """A product has the product of the norms, so normalising the profiles normalises the functions."""
-        assert self.pairs is not None
-        samples = [
-            torch.stack([profile.sample(sigma, box // 2) for profile in self.pairs.profiles])
-            for sigma, box in zip(self.grid, self.boxes, strict=True)
-        ]
-        norms = samples[0].norm(dim=1, keepdim=True)
-        _require_norms(norms)
-        return tuple(sample / norms for sample in samples)
+    def _samples(self) -> tuple[Tensor, ...]:
+        """The profiles [F, box] of every scale, or the functions [N_b, box, box] of a basis that has none.
 
-    @cached_property
-    @torch.inference_mode(False)
-    def _dense(self) -> tuple[Tensor, ...]:
-        samples = [_sample_plane(self._plane_functions, s, b) for s, b in zip(self.grid, self.boxes, strict=True)]
-        norms = samples[0].flatten(1).norm(dim=1)[:, None, None]
-        _require_norms(norms)
-        return tuple(sample / norms for sample in samples)
+        A product has the product of the norms, so normalising the profiles normalises the functions.
+        """
+        places = list(zip(self.grid, self.boxes, strict=True))
+        if self.pairs is not None:
+            profiles = self.pairs.profiles
+            samples = [torch.stack([one.sample(sigma, box // 2) for one in profiles]) for sigma, box in places]
+        else:
+            samples = [_sample_plane(self._plane_functions, sigma, box) for sigma, box in places]
+        norms = samples[0].flatten(1).norm(dim=1)
+        for index, norm in enumerate(norms.tolist()):
+            if not (math.isfinite(norm) and norm > 0):
+                raise UsageError(
+                    f"basis function {index} has norm {norm} on the smallest scale's box, so it cannot be normalised; "
+                    "raise `window` or the smallest sigma, or drop that function"
+                )
+        return tuple(sample / norms.reshape(-1, *[1] * (sample.dim() - 1)) for sample in samples)
 
     @cached_property
     @torch.inference_mode(False)
@@ -347,13 +348,3 @@ def _sample_plane(functions: Sequence[PlaneFunction], sigma: float, box: int) ->
         good = plane.shape[-2:] == (box, box) and plane.dim() in (2, 3)
         require(good, "psi(x, y).shape", tuple(plane.shape), rule)
     return torch.cat([plane.reshape(-1, box, box) for plane in planes]) / sigma**2
-
-
-def _require_norms(norms: Tensor) -> None:
-    flat = norms.flatten()
-    for index, norm in enumerate(flat.tolist()):
-        if not (math.isfinite(norm) and norm > 0):
-            raise UsageError(
-                f"basis function {index} has norm {norm} on the smallest scale's box, so it cannot be normalised; "
-                "raise `window` or the smallest sigma, or drop that function"
-            )

@@ -125,8 +125,13 @@ class ScaleGrid:
             ((0, 1), (1, 2))
         """
         require(positive(factor), "factor", factor, "a positive, finite number")
-        exact = self._partners(factor, tolerance)
-        if exact:
+        # Exact partners one to one, the closest first.
+        scales = range(len(self))
+        taken: dict[int, int] = {}
+        for misfit, k, j in sorted((self._misfit(factor, k, j), k, j) for k in scales for j in scales):
+            if misfit <= tolerance and k not in taken and j not in taken.values():
+                taken[k] = j
+        if exact := tuple(sorted(taken.items())):
             return ScaleMatch(factor, exact, max(self._misfit(factor, k, j) for k, j in exact))
         reach = math.log(self.largest / self.smallest) + math.log(self.ratio) / 2
         if len(self) > 1 and abs(math.log(factor)) > reach:
@@ -134,16 +139,6 @@ class ScaleGrid:
         return min(
             (self._shifted(factor, m) for m in range(1 - len(self), len(self))), key=lambda match: match.residual
         )
-
-    def _partners(self, factor: float, tolerance: float) -> tuple[tuple[int, int], ...]:
-        """Exact partners one to one, the closest first."""
-        scales = range(len(self))
-        close = [(self._misfit(factor, k, j), k, j) for k in scales for j in scales]
-        taken: dict[int, int] = {}
-        for misfit, k, j in sorted(close):
-            if misfit <= tolerance and k not in taken and j not in taken.values():
-                taken[k] = j
-        return tuple(sorted(taken.items()))
 
     def _shifted(self, factor: float, shift: int) -> ScaleMatch:
         pairs = tuple((k, k + shift) for k in range(len(self)) if 0 <= k + shift < len(self))

@@ -71,9 +71,9 @@ def test_the_layer_is_its_definition(stride: int, bias: bool, size: tuple[int, i
 
 def test_shrunk_scales_compute_only_what_survives() -> None:
     layer = SIConv(1, 1, 3, (0.3, 1))
-    window = layer._window(28, 0.3)
-    assert window.last - window.first + 1 <= 28 * 0.3 + 2
-    assert layer._to(28, 0.3).shape == (window.last - window.first + 3, 28)
+    responses = layer._back(28, 0.3).shape[1]
+    assert responses <= 28 * 0.3 + 2
+    assert layer._to(28, 0.3).shape == (responses + 2, 28)
 
 
 def test_constants_are_made_once_and_not_saved() -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.data import download, stl10
-from harness.data.download import extract, fetch
+from harness.data import sources as download
+from harness.data import stl10
+from harness.data.sources import extract, fetch
 
 CONTENT = {f"stl10_binary/{name}": name.encode() * 1000 for name in stl10.MD5}
 

@@ -18,8 +18,7 @@ from torch.func import functional_call
 from harness.experiment import Context
 from harness.records import Cell
 from harness.run.training.cells import train, train_in
-from harness.run.training.job import Job, Numerics, Schedule
-from harness.run.training.parallel import Team
+from harness.run.training.job import Job, Numerics, Schedule, Team
 
 TWO = Numerics(ranks=2)
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")

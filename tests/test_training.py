@@ -21,8 +21,7 @@ from harness.experiments.training import first, mnist_scale, mnist_schedule, sgd
 from harness.records import Cell
 from harness.run.training.cells import measurements, train
 from harness.run.training.delta import DOWNSCALES, DeltaProbe, measured_epochs
-from harness.run.training.job import Job, Numerics, Schedule, generator, seed_of
-from harness.run.training.parallel import Team
+from harness.run.training.job import Job, Numerics, Schedule, Team, generator, seed_of
 from harness.run.training.trainer import Trainer, check_batches, misread, percentage
 from harness.stopwatch import adam
 from sesn.methods import method, methods_on

@@ -19,7 +19,7 @@ def data(
     """List the data sets that are found and what stands in for the others; download those that are asked for."""
     with consoles(quiet=False) as (console, _):
         from harness.commands.overview import data_table
-        from harness.data.download import fetch as fetch_set
+        from harness.data.sources import fetch as fetch_set
         from harness.data.sources import status as found
 
         for name in fetch or ():

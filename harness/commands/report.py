@@ -74,7 +74,7 @@ def render(
     versions of constraints.txt, the same rows give the same bytes, of pictures too.
     """
     from harness.report.artefacts import artefact
-    from harness.report.page import outdated_files, remove_outdated, write_files
+    from harness.report.page import outdated_files, write_files
 
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -88,7 +88,10 @@ def render(
         return [*wrong, *outdated_files(files, ours, only)]
     ours.add(files)
     write_files(both, out)
-    if outdated := remove_outdated(files, ours, only):
+    if outdated := outdated_files(files, ours, only):
+        for name in outdated:
+            (out / name).unlink()
+        ours.discard(outdated)
         say(f"removed what these rows do not give: {', '.join(Path(name).name for name in outdated)}")
     say(f"wrote {len(files)} files into {out}: {'index.html and README.md' if only is None else only}")
     if beside:

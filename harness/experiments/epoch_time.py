@@ -77,11 +77,6 @@ def cells(request: Request) -> Iterator[Draft]:
             yield row.key, settings, 0, ""
 
 
-def time_work(settings: TimeSettings) -> float:
-    """The pixels that are learnt from."""
-    return float((settings.steps + settings.warmup) * settings.batch * settings.resolution**2)
-
-
 def epoch_time(cell: Cell, context: Context) -> list[Measurement]:
     """Times of single steps, one value each, and what follows from them; memory and work of one step."""
     settings, device = TimeSettings.of(cell), torch.device(context.device)
@@ -149,7 +144,8 @@ EPOCH_TIME = Experiment(
     settings=TimeSettings,
     cells=cells,
     run=epoch_time,
-    work=time_work,
+    # The pixels that are learnt from.
+    work=lambda told: float((told.steps + told.warmup) * told.batch * told.resolution**2),
     axes=("resolution",),
     sizes=("resolution", "depth", "width"),
     seed="",

@@ -91,7 +91,9 @@ def properties(cell: Cell, context: Context) -> list[Measurement]:
         context.on_progress(done / (len(steps) + 2), f"{family} {factor:.4g}")
         found += _at_factor(row.at_step, reference, images, family, factor, cell.seed)
     exact = own().double()
-    found += [_translated(exact, images, *shift) for shift in SHIFTS]
+    for down, right in SHIFTS:
+        errors = translation_error(exact, images[:TRANSLATION_IMAGES], down, right, TRANSLATION_MARGIN)
+        found.append(Measurement("translation_error", tuple(errors.tolist()), {"down": down, "right": right}))
     found.append(_interscale(row.between, cell.seed))
     context.on_progress(1.0, "done")
     return found
@@ -163,7 +165,10 @@ class Turning:
 
     def __call__(self, vectors: Tensor, factor: float) -> Tensor:
         """Vectors [b, c, 2, h, w], shrunk and turned."""
-        return _turned(rescale(vectors, factor), self._steps(factor) * (self.angles[1] - self.angles[0]))
+        angle = self._steps(factor) * (self.angles[1] - self.angles[0])
+        u, v = rescale(vectors, factor).unbind(2)
+        cos, sin = math.cos(angle), math.sin(angle)
+        return torch.stack([cos * u - sin * v, sin * u + cos * v], dim=2)
 
     def _steps(self, factor: float) -> int:
         return round(-math.log(factor) / math.log(self.ratio))
@@ -173,12 +178,6 @@ class Turning:
         angles, steps = torch.tensor(self.angles, dtype=torch.float64), self._steps(factor)
         before = nearest_scale(rescale(vectors, factor), angles) < len(angles) - steps
         return (before & (nearest_scale(direct, angles) >= steps)).unsqueeze(2)
-
-
-def _turned(vectors: Tensor, angle: float) -> Tensor:
-    u, v = vectors.unbind(2)
-    cos, sin = math.cos(angle), math.sin(angle)
-    return torch.stack([cos * u - sin * v, sin * u + cos * v], dim=2)
 
 
 def _published(module: nn.Module, reference: nn.Module, images: Tensor) -> Iterator[Measurement]:
@@ -234,11 +233,6 @@ def translation_error(module: nn.Module, images: Tensor, down: int, right: int, 
     meter = Meter(action=lambda output, _: translate(output, down, right), kind="map", crop=margin)
     element = ScaleTranslation(1.0, (down, right))
     return meter.measure(module, images, element, context=False, repeat=False).valid
-
-
-def _translated(module: nn.Module, images: Tensor, down: int, right: int) -> Measurement:
-    values = translation_error(module, images[:TRANSLATION_IMAGES], down, right, TRANSLATION_MARGIN)
-    return Measurement("translation_error", tuple(values.tolist()), {"down": down, "right": right})
 
 
 def interscale_reach(module: nn.Module, field: Tensor, seed: int = 0) -> int:

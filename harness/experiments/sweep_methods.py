@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -111,27 +111,12 @@ def no_extent(row: Method) -> str:
     return ""
 
 
-def refused_chain(row: Method, settings: SweepSettings, layers: int, meter: Meter) -> str:
-    """Which layer of a chain cannot be measured, and why; empty if all can.
-
-    Two layers tell it of all that keep the side of the map: those that follow are like the second.
-    """
-
-    def points() -> Iterable[EquivarianceError]:
-        image = noise(settings.side)
-        subject = chain_of(row, settings, 0, 2, meter)
-        if subject.network(image).shape[-2:] != image.shape[-2:]:
-            subject = chain_of(row, settings, 0, layers, meter)
-        return subject.meter.along(subject.network, image, subject.factor)
-
-    count, reason = tried(row, points)
-    return f"layer {count + 1} of {layers} on {settings.side} pixels: {reason}" if reason else ""
-
-
 @torch.no_grad()
-def tried(row: Method, points: Callable[[], Iterable[EquivarianceError]]) -> tuple[int, str]:
+def tried(row: Method, points: Callable[[], Iterator[EquivarianceError]]) -> tuple[int, str]:
     """How many of the points can be measured, and why there are no more; the reason is empty if all can."""
     count = 0
+    if row.layer is None:
+        return count, "the method has no `layer`, so that there is nothing to sweep; give it one"
     try:
         # The layers of the package raise UsageError for what they refuse; those from outside may raise anything.
         with worded(f"`method` (={row.key!r}): its layer") if row.digest else nullcontext():
@@ -151,21 +136,28 @@ def noise(side: int) -> Tensor:
 
 #: The settings of a cell, and why it is left out; empty if it is not.
 OwnCells = Iterator[tuple[SweepSettings, str]]
-NO_LAYER = "the method has no `layer`, so that there is nothing to sweep; give it one"
 
 
 def own_depths(row: Method, base: Mapping[str, Any], amount: Amount) -> OwnCells:
     """A chain of so many layers; nothing is cropped, as of the networks of SESN's kernels."""
     settings = DepthSettings(**base, layers=amount.layers, crop=0)
-    yield settings, NO_LAYER if row.layer is None else refused_chain(row, settings, settings.layers, meter_of(settings))
+
+    def points() -> Iterator[EquivarianceError]:
+        image, meter = noise(settings.side), meter_of(settings)
+        subject = chain_of(row, settings, 0, 2, meter)
+        # Two layers tell it of all that keep the side of the map: those that follow are like the second.
+        if subject.network(image).shape[-2:] != image.shape[-2:]:
+            subject = chain_of(row, settings, 0, settings.layers, meter)
+        return subject.meter.along(subject.network, image, subject.factor)
+
+    count, reason = tried(row, points)
+    place = f"layer {count + 1} of {settings.layers} on {settings.side} pixels: " if count or row.layer else ""
+    yield settings, f"{place}{reason}" if reason else ""
 
 
 def own_downscales(row: Method, base: Mapping[str, Any], amount: Amount) -> OwnCells:
     """Up to the largest downscale that the layer can be measured at."""
     settings = DownscaleSettings(**base, largest_downscale=amount.downscale_96, enlarging="fourier", crop="auto")
-    if row.layer is None:
-        yield settings, NO_LAYER
-        return
     found: list[float] = []
 
     def points() -> Iterator[EquivarianceError]:

@@ -99,13 +99,13 @@ _DELTAS = ("delta-depth", "delta-downscale", "delta-interscale")
 #: The longest training that there is, however few methods have it.
 _LONGEST: tuple[Budget, ...] = ("paper", "lite", "smoke")
 _ROWS = (
-    Artefact(claims.KEY, (), claims.nothing_read, table=claims.table),
-    Artefact("figure-1", (), kernels.kernels_frame, kernels.kernels_says, kernels.draw_kernels),
+    Artefact(claims.KEY, (), _nothing, table=claims.table),
+    Artefact("figure-1", (), kernels.kernels_frame, draw=kernels.draw_kernels),
     Artefact("basis", (), kernels.basis_frame, kernels.basis_says, kernels.draw_basis),
     Artefact("mnist-scale-samples", (), pictures.samples_frame, draw=pictures.draw_samples),
     Artefact("feature-maps", (), pictures.maps_frame, draw=pictures.draw_maps),
     Artefact("delta-depth", _DELTAS[:1], delta.frame, draw=delta.draw_depth),
-    Artefact("figure-2", _DELTAS[1:], delta.frame, delta.says, delta.draw),
+    Artefact("figure-2", _DELTAS[1:], delta.frame, draw=delta.draw),
     Artefact("wide-windows", _DELTAS[:2], goals.frame, table=goals.table),
     Artefact("table-1", ("properties",), table_1.frame, table=table_1.table, extra=table_1.rule),
     Artefact("table-1-details", ("properties",), table_1.frame, table=table_1.details_table, extra=table_1.left_out),
@@ -114,7 +114,7 @@ _ROWS = (
     Artefact("mnist-scale", _MNIST, errors.mnist_frame, table=errors.mnist_table, budgets=_LONGEST, budget="paper"),
     Artefact("stl10", ("stl10", "stl10-reduced"), errors.stl10_frame, table=errors.stl10_table, budget="paper"),
     Artefact("epoch-time-dots", ("epoch-time",), dots.times_frame, draw=dots.draw_times),
-    Artefact("epoch-time", ("epoch-time",), times.frame, times.says, table=times.table),
+    Artefact("epoch-time", ("epoch-time",), times.frame, table=times.table),
     *(
         Artefact(
             f"configuration-{name}",

@@ -88,15 +88,7 @@ def _reason(case: Case, verdict: Verdict) -> str:
 def claims_of(paper: Any) -> list[dict[str, Any]]:
     """The claims among the published rows; text that a claim lacks is empty."""
     rows = paper[paper["rule"].notna()]
-    texts = {
-        name: rows[name].astype(object).where(rows[name].notna(), "") for name in ("of", "than", "network", "readme")
-    }
-    return list(rows.assign(**texts).to_dict("records"))
-
-
-def nothing_read(_selections: Mapping[str, Any]) -> Any:
-    """The scorecard reads no rows of its own: `scorecard` makes it of what the artefacts show."""
-    return pd.DataFrame(columns=list(COLUMNS))
+    return list(rows.fillna(dict.fromkeys(("of", "than", "network", "readme"), "")).to_dict("records"))
 
 
 def scorecard(paper: Any, evidence: Mapping[str, Evidence]) -> Any:

@@ -115,17 +115,11 @@ def rounds_to_print(count: float, printed: float) -> bool:
 
 
 def says(network: str) -> Callable[[Any], list[str]]:
-    """Say which printed numbers are not those of the networks, and why."""
+    """Say whose printed counts include parameters that never reach the output."""
 
     def said(frame: Any) -> list[str]:
-        lines = frame.to_dict("records")
-        unused = [line["label"] for line in lines if line["released"] > line["released_used"]]
-        other = [
-            line for line in lines if math.isfinite(line["scales_paper"]) and line["scales"] != line["scales_paper"]
-        ]
-        scales = [sentence("other-scales", **line) for line in other]
-        found = {"unused-counted": unused, "scales-differ": scales}
-        return [sentence(key, network=NAMES[network], methods=listed(words)) for key, words in found.items() if words]
+        unused = list(frame[frame["released"] > frame["released_used"]]["label"])
+        return [sentence("unused-counted", network=NAMES[network], methods=listed(unused))] if unused else []
 
     return said
 

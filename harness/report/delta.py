@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.report.findings import listed, sentence
+from harness.report.findings import sentence
 from harness.report.panels import label_ends
 from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
@@ -61,9 +61,6 @@ NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
 #: The window of cells about a method: its own layers. Their curves have the method in place of a nonlinearity.
 OWN, OWN_ROW, OWN_SCALES = "own", "layers of single methods", "all scales of the method"
-#: Delta is small up to here: a tenth of the output's size. Where it is larger already at moderate factors, the knee is
-#: where it doubles.
-SMALL, MODERATE = 0.01, 4
 #: The axis begins this many times below the smallest median.
 BELOW = 30
 #: Lines whose ends differ by at most this factor share their name.
@@ -144,7 +141,7 @@ def draw_depth(points: Any) -> Drawing:
     for fact in where(points, series=STATED).to_dict("records"):
         axes.axhline(fact["mean"], color=MARK, lw=0.9, zorder=0)
         axes.plot(fact["x"], fact["mean"], "*", color=MARK, ms=9, zorder=5)
-        ends.append((fact["mean"], f"paper: {fact['mean']:.0%}", PAPER_INK))
+        ends.append((fact["mean"], f"paper: {100 * fact['mean']:g} %", PAPER_INK))
     axes.set_ylim(min(curves["median"].min(), *floor, 1) / 3, 2 * curves["median"].max())
     label_ends(axes, ends)
     return Drawing(figure, tuple(hovers))
@@ -254,25 +251,3 @@ def _hovers(axes: Any, panel: Panel, part: Any) -> Iterator[Hover]:
         point |= {"series": point["series"].replace("$", ""), "draws": int(point["draws"])}
         point["images"] = int(point["values"] // max(1, point["draws"]))
         yield Hover(axes, point["x"], point["median"], sentence("delta-point", **point))
-
-
-# --- what it says
-
-
-def says(points: Any) -> list[str]:
-    """Up to which factor one layer keeps a small Delta, on images of each size."""
-    found = []
-    for window, name in WINDOWS.items():
-        curves = where(points, experiment="delta-downscale", window=window, nonlinearity="linear").sort_values("x")
-        ends = {series: end for series, curve in curves.groupby("series") if (end := _small_up_to(curve))}
-        if ends:
-            words = listed([sentence("delta-small-up-to", factor=end, series=series) for series, end in ends.items()])
-            found.append(sentence("delta-knee", window=name, small=SMALL, moderate=MODERATE, knees=words))
-    return found
-
-
-def _small_up_to(curve: Any) -> float:
-    """The last factor before Delta leaves what is small; 0 if it never does, or is so from the start."""
-    level = max(SMALL, 2 * float(curve[curve["x"].le(MODERATE)]["median"].max()))
-    below = curve[curve["median"].le(level).cummin()]
-    return float(below["x"].iloc[-1]) if 0 < len(below) < len(curve) else 0.0

@@ -64,23 +64,6 @@ def kernels_frame(_selections: Any) -> Any:
     return pd.DataFrame(lines, columns=["panel", "row", "column", "norm"])
 
 
-def kernels_says(frame: Any) -> list[str]:
-    """How many kernels there are, how many are none, and how their norm falls over scales."""
-    found = []
-    for panel, part in frame.groupby("panel", sort=False):
-        values = {"rows": part["row"].max() + 1, "columns": part["column"].max() + 1, "stored": _stored(panel)}
-        found.append(sentence("kernels-taken", panel=panel, empty=int(part["norm"].eq(0).sum()), **values))
-    lift = frame[frame["panel"].eq("T → H")]
-    falls = lift[lift["row"].eq(0)]["norm"].to_numpy() / lift[lift["row"].eq(SCALES - 1)]["norm"].to_numpy()
-    ratio = example().basis.grid.largest / example().basis.grid.smallest
-    return [*found, sentence("kernels-fall", ratio=ratio, falls=between(falls.min(), falls.max()))]
-
-
-def _stored(panel: str) -> int:
-    layer = example().lift if panel == "T → H" else example().conv
-    return layer.weight.shape[0] * layer.weight.shape[1]
-
-
 @styled
 def draw_kernels(_points: Any) -> Drawing:
     """Left: weights times basis; middle and right: the kernels as one 2-D convolution takes them."""

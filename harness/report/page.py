@@ -174,13 +174,3 @@ def outdated_files(files: Mapping[str, bytes], ours: GeneratedFiles, only: str |
     written = {name for name in ours.names if OURS.fullmatch(name)} - files.keys()
     names = written if only is None else written & set(possible_files(only))
     return sorted(name for name in names if (ours.folder / name).is_file())
-
-
-def remove_outdated(files: Mapping[str, bytes], ours: GeneratedFiles, only: str | None = None) -> list[str]:
-    """Remove them."""
-    names = outdated_files(files, ours, only)
-    for name in names:
-        (ours.folder / name).unlink()
-    if names:
-        ours.discard(names)
-    return names

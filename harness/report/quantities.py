@@ -16,6 +16,8 @@ from sesn.methods import METHODS, REFERENCE, methods_on
 
 Claim = Mapping[str, Any]
 Numbers = dict[str, Any]
+#: The columns of the table of times: the ratio to the CNN, its interval, and how many steps were timed.
+RATIO = ("ratio", "ratio_low", "ratio_high", "steps")
 
 
 class Case(NamedTuple):
@@ -81,12 +83,15 @@ def _truncation(claim: Claim, points: Any) -> list[Case]:
 
 
 def _times_as_large(first: Any, second: Any) -> Case | None:
-    """The ratio of the last medians of two curves, at least and at most."""
-    if not len(first) or not len(second):
-        return None
-    top, bottom = (curve.iloc[-1].to_dict() for curve in (first, second))
-    value, low, high = (top[a] / bottom[b] for a, b in (("median", "median"), ("low", "high"), ("high", "low")))
-    return Case(value, low, high, int(min(top["draws"], bottom["draws"])), {"top": top, "bottom": bottom})
+    """The ratio of the last medians of two curves, if there are any."""
+    return _ratio(*(curve.iloc[-1].to_dict() for curve in (first, second))) if len(first) and len(second) else None
+
+
+def _ratio(top: Numbers, bottom: Numbers, names: Sequence[str] = ("median", "low", "high", "draws")) -> Case:
+    """How many times as large one number is as another, at least and at most."""
+    value, low, high, n = names
+    ends = top[value] / bottom[value], top[low] / bottom[high], top[high] / bottom[low]
+    return Case(*ends, int(min(top[n], bottom[n])), {"top": top, "bottom": bottom})
 
 
 # --- marks and counts
@@ -160,7 +165,7 @@ def _lead(claim: Claim, frame: Any) -> list[Case]:
     return [Case(*ends, int(min(best["n"], rival["n"])), numbers, complete=complete)]
 
 
-def _printed_lead(claim: Claim, paper: Any) -> Numbers:
+def _printed_errors(claim: Claim, paper: Any) -> Numbers:
     own, others = (_here(where(paper, metric="test_error"), claim, keys, "value") for keys in _sides(claim))
     return {"best": own[0], "rival": others[0]}
 
@@ -173,10 +178,6 @@ def _offset(claim: Claim, frame: Any) -> list[Case]:
     return []
 
 
-def _printed_error(claim: Claim, paper: Any) -> Numbers:
-    return {"line": _here(where(paper, metric="test_error"), claim, _sides(claim)[0], "value")[0]}
-
-
 # --- times
 
 
@@ -186,17 +187,12 @@ def _rescaling() -> list[str]:
 
 def _speed_up(claim: Claim, frame: Any) -> list[Case]:
     """How many times as long the fastest method that rescales takes as the slowest of the claim's."""
-    own, others = (_here(frame, claim, keys, "ratio") for keys in (_sides(claim)[0], _rescaling()))
-    if not own or not others:
-        return []
-    slow, fast = own[-1], others[0]
-    pairs = (("ratio", "ratio"), ("ratio_low", "ratio_high"), ("ratio_high", "ratio_low"))
-    value, low, high = (fast[a] / slow[b] for a, b in pairs)
-    return [Case(value, low, high, int(min(slow["steps"], fast["steps"])), {"own": slow, "other": fast})]
+    own, others = (_here(frame, claim, keys, RATIO[0]) for keys in (_sides(claim)[0], _rescaling()))
+    return [_ratio(others[0], own[-1], RATIO)] if own and others else []
 
 
 def _time(claim: Claim, frame: Any) -> list[Case]:
-    lines = _here(frame, claim, _sides(claim)[0], "ratio")
+    lines = _here(frame, claim, _sides(claim)[0], RATIO[0])
     return [Case(line["ratio"], line["ratio_low"], line["ratio_high"], int(line["steps"]), line) for line in lines]
 
 
@@ -208,26 +204,20 @@ def _printed_times(claim: Claim, paper: Any) -> Numbers:
     return {"speed_up": others[0]["value"] / own[-1]["value"], "time": own[-1]["value"] / reference[0]["value"]}
 
 
-def _stated(claim: Claim, _paper: Any) -> Numbers:
-    return dict(claim)
-
-
 def _printed_rows(claim: Claim, paper: Any) -> Numbers:
     rows = paper[paper["method"].notna()]
-    if isinstance(claim["network"], str) and claim["network"]:
-        rows = where(rows, network=claim["network"]).dropna(subset=["value"])
-    return {"count": len(rows)}
+    return {"count": len(where(rows, network=claim["network"]).dropna(subset=["value"]) if claim["network"] else rows)}
 
 
 #: By the name that claims.csv gives them.
 QUANTITIES: dict[str, Quantity] = {
-    "delta-after-layers": Quantity(_stated, _after_layers),
-    "delta-rise": Quantity(_stated, _rise),
-    "delta-of-truncation": Quantity(_stated, _truncation),
+    "delta-after-layers": Quantity(lambda *_: {}, _after_layers),
+    "delta-rise": Quantity(lambda *_: {}, _rise),
+    "delta-of-truncation": Quantity(lambda *_: {}, _truncation),
     "marks": Quantity(_printed_rows, _marks),
     "counts": Quantity(_printed_rows, _counts),
-    "lead": Quantity(_printed_lead, _lead),
-    "offset": Quantity(_printed_error, _offset),
+    "lead": Quantity(_printed_errors, _lead),
+    "offset": Quantity(_printed_errors, _offset),
     "speed-up": Quantity(_printed_times, _speed_up),
     "time": Quantity(_printed_times, _time),
 }

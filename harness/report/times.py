@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.findings import sentence
 from harness.report.select import Selection, where
 from harness.report.summaries import rounding, summarised
 from harness.report.tables import Table, TableEntry, numeric, rules
@@ -114,10 +113,3 @@ def _short(count: float) -> str:
         return ""
     power = min(4, max(0, int(math.log10(max(count, 1))) // 3))
     return f"{count / 1000**power:.3g}{('', ' K', ' M', ' G', ' T')[power]}"
-
-
-def says(lines: Any) -> list[str]:
-    """Say how many ratios agree with the published ones, and why most need not."""
-    compared = lines[lines["within"].isin(["in", "out"]) & ~lines["method"].eq(REFERENCE)]
-    inside = int(compared["within"].eq("in").sum())
-    return [sentence("times-agree", inside=inside, count=len(compared))] if len(compared) else []

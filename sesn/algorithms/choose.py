@@ -98,9 +98,13 @@ class Work:
 
 def convolution_cost(work: Work, functions: int, runs: int | None, box: int) -> Cost:
     """Estimate the work of one scale of a basis; runs is None if its functions are not products."""
-    sides = [useful_side(box, axis) for axis in (work.rows, work.columns)]
-    composing = MIXING * work.pairs * functions * sides[0] * sides[1]
     taps = [Taps.centred(2 * axis.useful_radius(box // 2) + 1) for axis in (work.rows, work.columns)]
+    # The taps that can see data, a wrapped axis counting each pixel once.
+    sides = [
+        min(one.count, axis.size) if axis.circular else one.count
+        for one, axis in zip(taps, (work.rows, work.columns), strict=True)
+    ]
+    composing = MIXING * work.pairs * functions * sides[0] * sides[1]
     separable = float("inf")
     if runs is not None:
         passes = _passes(functions, runs, box // 2, work.rows, work.columns)
@@ -133,21 +137,14 @@ def spectral_cost(work: Work, row_taps: Taps, column_taps: Taps) -> float:
     return SPECTRAL_PRODUCT * 4 * work.batch * work.pairs * p * q + maps + outputs + kernels
 
 
-def useful_side(box: int, axis: Axis) -> int:
-    """How many taps along an axis can see data, a wrapped axis counting each pixel once."""
-    side = 2 * axis.useful_radius(box // 2) + 1
-    return min(side, axis.size) if axis.circular else side
-
-
 def _passes(functions: int, runs: int, radius: int, rows: Axis, columns: Axis) -> float:
     pixels = rows.size * columns.size
     if pixels <= PLANE_PIXELS:
         return PLANE_PASS * functions * rows.outputs * columns.outputs * pixels
-    across, down = (_banded_area(axis, radius) for axis in (columns, rows))
+    # Entries of the blocks of the banded matrices: outputs times the pixels that they multiply.
+    across, down = (
+        sum((stop - start) * (high - low) for start, stop, low, high in block_spans(axis, radius))
+        for axis in (columns, rows)
+    )
     count = runs * rows.size * across + functions * columns.outputs * down
     return count * (1 + LINE_OVERHEAD / min(rows.size, columns.size))
-
-
-def _banded_area(axis: Axis, radius: int) -> int:
-    """Entries of the blocks of a banded matrix: outputs times the pixels that they multiply."""
-    return sum((stop - start) * (high - low) for start, stop, low, high in block_spans(axis, radius))

@@ -13,7 +13,6 @@ are made for part of the batch at a time and made again in the backward pass, so
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -198,7 +197,11 @@ class _ChunkedSpectra(torch.autograd.Function):
                 grad_x.append(_planes(transforms.image, found).t().reshape(images.shape))
             if want_kernel:
                 found = product(_transposed(spectrum), _matrices(transforms.image, images), conjugate=True)
-                grad_weights = found if grad_weights is None else _add(grad_weights, found)
+                if grad_weights is None:
+                    grad_weights = found
+                else:
+                    grad_weights[0].add_(found[0])
+                    grad_weights[1].add_(found[1])
         grad_kernel = None
         if grad_weights is not None:
             grad_kernel = _planes(transforms.kernel, grad_weights).t().reshape(kernel.shape)
@@ -235,10 +238,6 @@ def _transposed(spectrum: Spectrum) -> Spectrum:
     return spectrum[0].transpose(1, 2), spectrum[1].transpose(1, 2)
 
 
-def _add(total: Spectrum, more: Spectrum) -> Spectrum:
-    return total[0].add_(more[0]), total[1].add_(more[1])
-
-
 # The matrices
 
 
@@ -254,7 +253,11 @@ class Circle:
         """cos and sign sin of the first `count` frequencies, [count, positions], each rounded once."""
         places = torch.arange(positions.start, positions.stop, positions.step, device=self.device)
         turns = torch.outer(torch.arange(count, device=self.device), places) % self.period
-        cosine, sine = (self._values(function)[turns] for function in (math.cos, math.sin))
+        angles = [2 * math.pi * turn / self.period for turn in range(self.period)]
+        cosine, sine = (
+            torch.tensor([function(angle) for angle in angles], device=self.device, dtype=self.dtype)[turns]
+            for function in (math.cos, math.sin)
+        )
         return cosine, sign * sine
 
     def inverse_weights(self) -> Tensor:
@@ -265,10 +268,6 @@ class Circle:
         single = [f == 0 or 2 * f == self.period for f in range(self.period // 2 + 1)]
         weights = [(1 if alone else 2) / self.period for alone in single]
         return torch.tensor(weights, device=self.device, dtype=self.dtype).repeat_interleave(2)
-
-    def _values(self, function: Callable[[float], float]) -> Tensor:
-        angles = [2 * math.pi * turn / self.period for turn in range(self.period)]
-        return torch.tensor([function(angle) for angle in angles], device=self.device, dtype=self.dtype)
 
 
 def _fourier(down: Circle, across: Circle, rows: range, columns: range, sign: int) -> Fourier:

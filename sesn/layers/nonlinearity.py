@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -58,12 +60,11 @@ class BandlimitedReLU(nn.Module):
         """
         _checks.floating("x", x)
         _checks.require(x.dim() >= 2, "x.shape", tuple(x.shape), "[..., h, w]")
-        up_h, down_h = self._matrices(x.shape[-2], x)
-        up_w, down_w = self._matrices(x.shape[-1], x)
+        mode = self.padding_mode
+        (up_h, down_h), (up_w, down_w) = (
+            self._store.get(size, x, partial(_two_rates, size, mode, x)) for size in x.shape[-2:]
+        )
         return along_both(down_h, down_w, torch.relu(along_both(up_h, up_w, x)))
-
-    def _matrices(self, size: int, like: Tensor) -> tuple[Blocks, Blocks]:
-        return self._store.get(size, like, lambda: _two_rates(size, self.padding_mode, like))
 
     def extra_repr(self) -> str:
         """What differs from the default."""

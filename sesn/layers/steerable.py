@@ -6,7 +6,7 @@ Axes everywhere: b batch, c (i in, o out) channels, s scales from small to large
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,10 @@ class SteerableConv(WithMeaning):
 
     weight: nn.Parameter
     bias: nn.Parameter | None
+    #: The axes of the weight after those of the channels.
+    _weight_tail: Callable[[], tuple[int, ...]]
+    #: The input scales that each output scale sees, the last exclusive.
+    _windows: Callable[[], list[tuple[int, int]]]
 
     def __init__(
         self,
@@ -80,14 +84,6 @@ class SteerableConv(WithMeaning):
         self._store = Store()
         self._sample(self.weight)
         self.reset_parameters()
-
-    def _weight_tail(self) -> tuple[int, ...]:
-        """The axes of the weight after those of the channels."""
-        raise NotImplementedError
-
-    def _windows(self) -> list[tuple[int, int]]:
-        """The input scales that each output scale sees, the last exclusive."""
-        raise NotImplementedError
 
     def reset_parameters(self) -> None:
         """Draw weights uniformly in +-1/sqrt(C_in K_S N_b) and set biases to zero, as the released models start."""
@@ -171,7 +167,9 @@ class SteerableConv(WithMeaning):
         def plane() -> Tensor:
             if pairs is None:
                 return plane_taps(samples, rows, columns)
-            down, across = (_crop(samples, axis.useful_radius(samples.shape[-1] // 2)) for axis in (rows, columns))
+            centre = samples.shape[-1] // 2
+            radii = (axis.useful_radius(centre) for axis in (rows, columns))
+            down, across = (samples[:, centre - radius : centre + radius + 1] for radius in radii)
             return down[list(pairs.rows), :, None] * across[list(pairs.columns), None, :]
 
         return self._store.get(("taps", scale, rows, columns), samples, plane)
@@ -257,11 +255,6 @@ def _padding(padding: str | int, kernel_size: int) -> int:
     if isinstance(padding, str):
         return kernel_size // 2 if _checks.one_of("padding", padding, ("same", "valid")) == "same" else 0
     return _checks.whole("padding", padding, 0, "or use 'same' or 'valid'")
-
-
-def _crop(profiles: Tensor, radius: int) -> Tensor:
-    centre = profiles.shape[-1] // 2
-    return profiles[:, centre - radius : centre + radius + 1]
 
 
 def known_basis(basis: Any) -> SteerableBasis:

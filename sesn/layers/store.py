@@ -56,7 +56,8 @@ class Store:
             return compose()
         composed = self._composed
         if composed is None or not composed.hold_for(weight):
-            composed = self._composed = _Composed.of(weight)
+            values = weight.detach().clone() if weight.device.type == "cpu" else None
+            composed = self._composed = _Composed(weakref.ref(weight), _stamp(weight), values, {})
         kernel = composed.kernels.get(key)
         if kernel is None:
             kernel = composed.kernels[key] = compose()
@@ -76,12 +77,6 @@ class _Composed(NamedTuple):
     stamp: Hashable
     values: Tensor | None
     kernels: dict[Hashable, Tensor]
-
-    @classmethod
-    def of(cls, weight: Tensor) -> _Composed:
-        """Nothing yet, for the weight as it is now."""
-        values = weight.detach().clone() if weight.device.type == "cpu" else None
-        return cls(weakref.ref(weight), _stamp(weight), values, {})
 
     def hold_for(self, weight: Tensor) -> bool:
         """Writes through `weight.data` do not show in the version counter, so on the CPU the values are compared too.

@@ -72,17 +72,15 @@ class VectorBatchNorm(nn.Module):
         """Normalise a vector field [b, c, 2, h, w]."""
         check_vectors(vectors)
         _checks.extent("vectors", vectors, 1, self.channels, "layer's channels", "give that many channels")
-        variance = self._batch_variance(vectors) if self.training else self.running_var
+        variance = self.running_var
+        if self.training:
+            count, shape = vectors[:, 0, 0].numel(), tuple(vectors.shape)
+            rule = "more than one vector per channel"
+            _checks.require(count > 1, "vectors.shape", shape, rule, "or call eval() first")
+            variance = _magnitude(vectors).var(dim=(0, 2, 3), correction=0)
+            with torch.no_grad():
+                self.running_var.lerp_(variance.to(self.running_var.dtype) * (count / (count - 1)), self.momentum)
         return vectors * (variance + self.eps).rsqrt()[:, None, None, None]
-
-    def _batch_variance(self, vectors: Tensor) -> Tensor:
-        count = vectors[:, 0, 0].numel()
-        shape = tuple(vectors.shape)
-        _checks.require(count > 1, "vectors.shape", shape, "more than one vector per channel", "or call eval() first")
-        variance = _magnitude(vectors).var(dim=(0, 2, 3), correction=0)
-        with torch.no_grad():
-            self.running_var.lerp_(variance.to(self.running_var.dtype) * (count / (count - 1)), self.momentum)
-        return variance
 
     def extra_repr(self) -> str:
         """The channels."""

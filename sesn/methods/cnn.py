@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, WIDE_SIDE, Method, Source, no_scales
+from sesn.methods.method import CHANNELS, COLOURS, WIDE_SIDE, Method, Source, no_scales
 from sesn.networks import mnist, wrn
 from sesn.networks.skeleton import Recipe, Regime
 from sesn.networks.wrn import BlockPlace
@@ -15,11 +15,6 @@ def mnist_parts(regime: Regime) -> mnist.StageParts:
     return mnist.StageParts(lambda stage, i, o: nn.Conv2d(i, o, 7, padding=3))
 
 
-def conv3x3(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-    """A 3 x 3 convolution without a bias."""
-    return nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
-
-
 def conv1x1(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """A 1 x 1 convolution without a bias."""
     return nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
@@ -27,14 +22,16 @@ def conv1x1(place: BlockPlace, in_channels: int, out_channels: int, stride: int)
 
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """3 x 3 convolutions without biases."""
-    return wrn.BlockParts(stem=lambda i, o: nn.Conv2d(i, o, 3, padding=1, bias=False), conv=conv3x3, shortcut=conv1x1)
+    return wrn.BlockParts(
+        stem=lambda i, o: nn.Conv2d(i, o, 3, padding=1, bias=False),
+        conv=lambda place, i, o, stride: nn.Conv2d(i, o, 3, stride, padding=1, bias=False),
+        shortcut=conv1x1,
+    )
 
 
 def plain(side: int) -> nn.Module:
     """The convolution that the layers of the other methods are compared with."""
-    if side == MNIST_SIDE:
-        return nn.Conv2d(COLOURS, CHANNELS, 7, padding=3, bias=False)
-    return nn.Conv2d(COLOURS, CHANNELS, 3, padding=1, bias=False)
+    return nn.Conv2d(COLOURS, CHANNELS, side, padding=side // 2, bias=False)
 
 
 CNN = Method(

@@ -68,34 +68,33 @@ class _SEVF(KernelLayer):
         **options: Any,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, scales, **options)
+        remedy = "such as sevf_angles()"
+        found, count = _checks.numbers("angles", angles, remedy), len(self.scales)
+        _checks.require(len(found) == count, "angles", found, f"{count} numbers, one for each of `scales`", remedy)
+        good = all(abs(angle) <= 2 * math.pi for angle in found)
+        _checks.require(good, "angles", found, "between -2 pi and 2 pi", "give radians, not degrees")
         #: the directions of the scales in the output
-        self.vector_angles = self.angles = _checked_angles(angles, len(self.scales))
+        self.vector_angles = self.angles = found
         self.reset_parameters()
 
     def _best(self, x: Tensor, kernels: Sequence[Tensor]) -> Tensor:
         """x [b, i, h, w] and a kernel [o, i, k, k] per scale to a vector field [b, o, 2, h', w']."""
-        self._check_sides(x)
-        scales = zip(kernels, self.scales, strict=True)
-        return _vectors([self._response(x, kernel, scale) for kernel, scale in scales], self.angles)
-
-    def _response(self, x: Tensor, kernel: Tensor, scale: float) -> Tensor:
-        """Resize, convolve, resize to the size of the output."""
-        sizes = x.shape[-2:]
-        scaled = self._resized(x, [rescaled_size(size, scale) for size in sizes])
-        response = correlate(scaled, kernel, -(self.kernel_size // 2), self.stride)
-        return self._resized(response, [size // self.stride for size in sizes])
+        size = min(x.shape[-2:])
+        good = size >= self.stride and rescaled_size(size, self.scales[0]) >= 1
+        rule = f"large enough for a pixel to be left at scale {self.scales[0]:g} and stride {self.stride}"
+        _checks.require(good, "input side", size, rule, "use a larger map or larger scales")
+        responses = []
+        for kernel, scale in zip(kernels, self.scales, strict=True):
+            scaled = self._resized(x, [rescaled_size(size, scale) for size in x.shape[-2:]])
+            response = correlate(scaled, kernel, -(self.kernel_size // 2), self.stride)
+            responses.append(self._resized(response, [size // self.stride for size in x.shape[-2:]]))
+        return _vectors(responses, self.angles)
 
     def _resized(self, x: Tensor, sizes: list[int]) -> Tensor:
         if list(x.shape[-2:]) == sizes:
             return x
         pairs = zip(x.shape[-2:], sizes, strict=True)
         return resize(x, *(self._store.constant(pair, x, partial(centre_aligned, *pair)) for pair in pairs))
-
-    def _check_sides(self, x: Tensor) -> None:
-        size = min(x.shape[-2:])
-        good = size >= self.stride and rescaled_size(size, self.scales[0]) >= 1
-        rule = f"large enough for a pixel to be left at scale {self.scales[0]:g} and stride {self.stride}"
-        _checks.require(good, "input side", size, rule, "use a larger map or larger scales")
 
     def meaning(self) -> Constants:
         """The scales and their directions."""
@@ -106,15 +105,15 @@ class _SEVF(KernelLayer):
 
         Resampling counts 4 for each pixel that it makes.
         """
-        return shape[0] * sum(self._scale_multiply_adds(math.prod(shape[1:-2]), shape[-2:], s) for s in self.scales)
-
-    def _scale_multiply_adds(self, channels: int, sizes: Sequence[int], scale: float) -> int:
-        scaled = [rescaled_size(size, scale) for size in sizes]
-        responses = [-(-size // self.stride) for size in scaled]
-        outputs = [size // self.stride for size in sizes]
-        made = channels * math.prod(scaled) * (scaled != list(sizes))
-        made += self.out_channels * math.prod(outputs) * (responses != outputs)
-        return channels * self.out_channels * self.kernel_size**2 * math.prod(responses) + 4 * made
+        total, channels, sizes = 0, math.prod(shape[1:-2]), list(shape[-2:])
+        for scale in self.scales:
+            scaled = [rescaled_size(size, scale) for size in sizes]
+            responses = [-(-size // self.stride) for size in scaled]
+            outputs = [size // self.stride for size in sizes]
+            made = channels * math.prod(scaled) * (scaled != sizes)
+            made += self.out_channels * math.prod(outputs) * (responses != outputs)
+            total += channels * self.out_channels * self.kernel_size**2 * math.prod(responses) + 4 * made
+        return shape[0] * total
 
 
 class SEVFLift(_SEVF):
@@ -180,15 +179,6 @@ def _vectors(responses: list[Tensor], angles: Sequence[float]) -> Tensor:
             sin.masked_fill_(hit, math.sin(angle))
     length = best.relu()
     return torch.stack([length * cos, length * sin], dim=2)
-
-
-def _checked_angles(angles: Sequence[float], count: int) -> tuple[float, ...]:
-    remedy = "such as sevf_angles()"
-    found = _checks.numbers("angles", angles, remedy)
-    _checks.require(len(found) == count, "angles", found, f"{count} numbers, one for each of `scales`", remedy)
-    good = all(abs(angle) <= 2 * math.pi for angle in found)
-    _checks.require(good, "angles", found, "between -2 pi and 2 pi", "give radians, not degrees")
-    return found
 
 
 def _exponents(count: int) -> range:

@@ -84,8 +84,11 @@ class SIConv(KernelLayer):
     def forward(self, image: Tensor) -> Tensor:
         """Convolve a map [b, c, h, w] at all scales and keep the largest response, [b, c', h', w']."""
         self._check_image(image, self.weight)
+        size = min(image.shape[-2:])
         for scale in self.scales:
-            self._check_size(min(image.shape[-2:]), scale)
+            good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
+            rule = f"large enough for a pixel to be left at scale {scale:g} and back"
+            _checks.require(good, "image side", size, rule, "use a larger image or scales nearer to 1")
         return largest([self._scale(image, scale) for scale in self.scales])
 
     def _scale(self, image: Tensor, scale: float) -> Tensor:
@@ -116,11 +119,6 @@ class SIConv(KernelLayer):
     def _back(self, size: int, scale: float) -> Tensor:
         first, last = pixels_seen(self._outputs(size), 1 / scale)
         return warp(self._outputs(size), 1 / scale)[:, first : last + 1]
-
-    def _check_size(self, size: int, scale: float) -> None:
-        good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
-        rule = f"large enough for a pixel to be left at scale {scale:g} and back"
-        _checks.require(good, "image side", size, rule, "use a larger image or scales nearer to 1")
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Nominal multiply-adds for a map of this shape: a whole map convolved, and resampled twice, at every scale.

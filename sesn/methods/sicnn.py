@@ -109,8 +109,12 @@ class _SiCNN(KernelLayer):
         shape = self.weight.shape[:2]
         areas = [side * side for side in self.sides]
         parts = torch.functional.split(flat.reshape(-1, flat.shape[-1]) @ taps, areas, dim=-1)
-        scaled = [_with_norm(part.reshape(*shape, -1), norm) for part in parts]
-        return [kernel.reshape(*shape, side, side) for kernel, side in zip(scaled, self.sides, strict=True)]
+        found = []
+        for part, side in zip(parts, self.sides, strict=True):
+            kernel = part.reshape(*shape, -1)
+            own = kernel.abs().sum(dim=-1, keepdim=True)  # a kernel of zeros stays as it is
+            found.append((kernel * (norm / torch.where(own > 0, own, 1.0))).reshape(*shape, side, side))
+        return found
 
     def _rescalings(self) -> list[Tensor]:
         """[side, k] for each scale, on the canvas. A 1x1 kernel is the same at all scales."""
@@ -178,12 +182,6 @@ class SiCNNConv(_SiCNN):
         """Convolve a field [b, c, s, h, w] to a field [b, c', s, h', w']."""
         self._check_field(field, self.weight, len(self.scales))
         return self._convolve(field.unbind(2))
-
-
-def _with_norm(kernel: Tensor, norm: Tensor) -> Tensor:
-    """The flat kernels [o, i, n] scaled to the L1 norms [o, i, 1]; a kernel of zeros stays as it is."""
-    own = kernel.abs().sum(dim=-1, keepdim=True)
-    return kernel * (norm / torch.where(own > 0, own, 1.0))
 
 
 # --- its networks

@@ -49,7 +49,11 @@ def harmonics(side: int, orders: Sequence[float], angles: int) -> tuple[Tensor, 
     envelope = (-d.square() / (2 * ANGULAR_SIGMA**2)).exp() / r * (distance <= (side - 1) / 2)
     kappas = torch.tensor([radial_frequency(order, side) for order in orders], dtype=torch.float64)
     phase = kappas[:, None, None, None] * r.log() + PHASE
-    return _normalised(envelope * phase.cos()), _normalised(envelope * phase.sin())
+    real, imaginary = (
+        part / part.square().sum(dim=(-2, -1), keepdim=True).sqrt()
+        for part in (envelope * phase.cos(), envelope * phase.sin())
+    )
+    return real, imaginary
 
 
 class SSConv(BaselineLayer):
@@ -90,7 +94,11 @@ class SSConv(BaselineLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_channels, out_channels, stride)
-        self.sizes = _odd_sizes(sizes)
+        if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+            raise WrongTypeError(_checks.complaint("sizes", sizes, "a sequence of odd sides", "such as (5, 7, 9)"))
+        self.sizes = found = tuple(_checks.odd("sizes", size) for size in sizes)
+        good = bool(found) and found[0] >= 3 and list(found) == sorted(set(found))
+        _checks.require(good, "sizes", found, "one or more increasing odd sides of at least 3", "such as (5, 7, 9)")
         self.nominal = positive("nominal", [nominal])[0]
         self.orders = positive("orders", orders, "such as (0.5, 1, 2)")
         self.angles = _checks.whole("angles", angles, 2)
@@ -146,19 +154,6 @@ class SSConv(BaselineLayer):
     def meaning(self) -> Constants:
         """What the harmonics are and how they are steered."""
         return {"sizes": self.sizes, "nominal": (self.nominal,), "orders": self.orders}
-
-
-def _odd_sizes(sizes: Iterable[int]) -> tuple[int, ...]:
-    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
-        raise WrongTypeError(_checks.complaint("sizes", sizes, "a sequence of odd sides", "such as (5, 7, 9)"))
-    found = tuple(_checks.odd("sizes", size) for size in sizes)
-    good = bool(found) and found[0] >= 3 and list(found) == sorted(set(found))
-    _checks.require(good, "sizes", found, "one or more increasing odd sides of at least 3", "such as (5, 7, 9)")
-    return found
-
-
-def _normalised(functions: Tensor) -> Tensor:
-    return functions / functions.square().sum(dim=(-2, -1), keepdim=True).sqrt()
 
 
 # --- its networks

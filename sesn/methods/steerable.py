@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 from torch import nn
@@ -17,7 +18,6 @@ from sesn.methods.method import (
     HIDDEN_SCALES,
     HIDDEN_STEP,
     WIDE_SIDE,
-    AtStep,
     Goals,
     Method,
     Source,
@@ -103,11 +103,6 @@ class Design(NamedTuple):
 DESIGNS = {"a": Design(), "b": Design(projected_groups=(1, 2)), "c": Design(smallest=1.1, interscale_groups=(0,))}
 
 
-def projected_head(channels: int) -> nn.Module:
-    """Max over scales first, then BN, ReLU and the mean."""
-    return nn.Sequential(ScaleProjection(), MAP.activated(channels), GlobalPool("mean"))
-
-
 def shortcut(place: BlockPlace, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """One matrix for all scales."""
     return ScaleConv1x1(in_channels, out_channels, stride=stride, bias=False)
@@ -130,7 +125,7 @@ def wrn_parts(design: Design) -> wrn.BlockParts:
         conv=conv,
         shortcut=shortcut,
         carrier=FIELD,
-        head=projected_head,
+        head=lambda channels: nn.Sequential(ScaleProjection(), MAP.activated(channels), GlobalPool("mean")),
         fan_out=(ScaleLift, ScaleConv, ScaleConv1x1),
     )
 
@@ -156,15 +151,11 @@ def between(extent: int = EXTENT) -> nn.Module:
     return ScaleConv(CHANNELS, CHANNELS, _basis_b(HIDDEN_STEP, HIDDEN_SCALES), interscale=extent)
 
 
-def _design_at_step(design: Design) -> AtStep:
+def design_at_step(design: Design, step: float) -> nn.Module:
     """The basis of an STL-10 design at two scales, windows again in proportion."""
-
-    def at_step(step: float) -> nn.Module:
-        side = max(3, odd_side(7 * step / 1.41**2))
-        grid = ScaleGrid([design.smallest, design.smallest * step])
-        return ScaleLift(COLOURS, CHANNELS, basis_a(grid, side, 3), bias=False)
-
-    return at_step
+    side = max(3, odd_side(7 * step / 1.41**2))
+    grid = ScaleGrid([design.smallest, design.smallest * step])
+    return ScaleLift(COLOURS, CHANNELS, basis_a(grid, side, 3), bias=False)
 
 
 SOURCE = Source("Sosnovik et al. 2020, arXiv:1910.11093", "Steerable Filters")
@@ -204,7 +195,7 @@ def _of_design(key: str, label: str, colour: str, design: Design) -> Method:
         SOURCE,
         colour,
         {"stl10": wrn.WRNSkeleton(lambda recipe: wrn_parts(design))},
-        _design_at_step(design),
+        partial(design_at_step, design),
         lambda: wrn_parts(design).conv(BlockPlace(0, 0), CHANNELS, CHANNELS, 1),
         WIDE_SIDE,
         ours=True,

@@ -72,15 +72,11 @@ def _layer_multiply_adds(layer: Any, x: Tensor) -> int:
     if isinstance(layer, nn.Linear):
         return x.numel() * layer.out_features
     if isinstance(layer, nn.Conv2d):
-        sides = zip(x.shape[-2:], layer.kernel_size, layer.stride, layer.dilation, _paddings(layer), strict=True)
-        positions = math.prod((size + pad - d * (k - 1) - 1) // stride + 1 for size, k, stride, d, pad in sides)
+        # Pixels to each window, and those added along each axis, both ends together.
+        windows = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
+        words: dict[Any, list[int]] = {"same": windows, "valid": [0, 0]}
+        pads = words[layer.padding] if isinstance(layer.padding, str) else [2 * int(pad) for pad in layer.padding]
+        sides = zip(x.shape[-2:], windows, pads, layer.stride, strict=True)
+        positions = math.prod((size + pad - window - 1) // stride + 1 for size, window, pad, stride in sides)
         return x.shape[0] * layer.weight.numel() * positions
     return int(layer.multiply_adds(x.shape))
-
-
-def _paddings(layer: nn.Conv2d) -> list[int]:
-    """Pixels added along each axis, both ends together."""
-    if isinstance(layer.padding, str):
-        same = layer.padding == "same"
-        return [d * (k - 1) * same for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
-    return [2 * int(pad) for pad in layer.padding]

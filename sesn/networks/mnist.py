@@ -102,7 +102,13 @@ class MNISTScaleNet(nn.Module):
         self.upsample = _upsampling(regime)
         self.stages = nn.Sequential(*_stages(parts, self.channels, regime.resolution))
         self.projection = parts.projection()
-        self.head = _head(self.channels[2], parts.hidden_bias)
+        self.head = nn.Sequential(
+            nn.Linear(4 * self.channels[2], HIDDEN, bias=parts.hidden_bias),
+            nn.BatchNorm1d(HIDDEN),
+            nn.ReLU(),
+            nn.Dropout(DROPOUT),
+            nn.Linear(HIDDEN, CLASSES),
+        )
         if parts.leftover is not None:
             self.unused = parts.leftover(self.channels[2])
             self.unused_parameters = tuple(f"unused.{name}" for name, _ in self.unused.named_parameters())
@@ -131,9 +137,9 @@ def _three(channels: Three) -> Three:
 
 
 def _upsampling(regime: Regime) -> nn.Module:
-    if regime.resolution == SIDE:
-        return nn.Identity()
     factor = regime.resolution // SIDE
+    if factor == 1:
+        return nn.Identity()
     if regime.recipe == "released":
         return nn.Upsample(scale_factor=factor, mode="nearest")
     return nn.Upsample(scale_factor=factor, mode="bilinear", align_corners=False)
@@ -152,13 +158,3 @@ def _stages(parts: StageParts, channels: Three, resolution: int) -> list[nn.Modu
         )
         for stage, carrier in enumerate(parts.carriers)
     ]
-
-
-def _head(channels: int, hidden_bias: bool) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(4 * channels, HIDDEN, bias=hidden_bias),
-        nn.BatchNorm1d(HIDDEN),
-        nn.ReLU(),
-        nn.Dropout(DROPOUT),
-        nn.Linear(HIDDEN, CLASSES),
-    )

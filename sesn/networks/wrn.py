@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from sesn import _checks
@@ -139,15 +139,18 @@ class WideResNet(nn.Module):
         widths = [channels * self.width for channels in parts.base]
         self.stem = parts.stem(3, parts.stem_width)
         entries = [parts.stem_width, *widths]
-        self.groups = nn.Sequential(*(_group(parts, g, entries[g], entries[g + 1], self.blocks) for g in range(3)))
+        self.groups = nn.Sequential()
+        for group, (before, after) in enumerate(pairwise(entries)):
+            blocks = [WideBlock(parts, group, 0, before, after, STRIDES[group])]
+            blocks += [WideBlock(parts, group, block, after, after, 1) for block in range(1, (depth - 4) // 6)]
+            self.groups.append(nn.Sequential(*blocks))
         self.head = parts.head(widths[2])
         self.classifier = nn.Linear(widths[2], CLASSES)
-        self._start(parts)
-
-    @property
-    def blocks(self) -> int:
-        """Blocks per group."""
-        return (self.depth - 4) // 6
+        for module in self.modules():
+            weight = getattr(module, "weight", None)
+            if isinstance(module, parts.fan_out) and isinstance(weight, Tensor):
+                nn.init.normal_(weight, 0.0, math.sqrt(2 * weight.shape[1] / weight.numel()))
+        nn.init.zeros_(self.classifier.bias)
 
     def forward(self, image: Tensor) -> Tensor:
         """Scores of the ten classes."""
@@ -159,21 +162,7 @@ class WideResNet(nn.Module):
         scores: Tensor = self.classifier(self.head(self.groups(self.stem(image))))
         return scores
 
-    @torch.no_grad()
-    def _start(self, parts: BlockParts) -> None:
-        for module in self.modules():
-            weight = getattr(module, "weight", None)
-            if isinstance(module, parts.fan_out) and isinstance(weight, Tensor):
-                nn.init.normal_(weight, 0.0, math.sqrt(2 * weight.shape[1] / weight.numel()))
-        nn.init.zeros_(self.classifier.bias)
-
     def extra_repr(self) -> str:
         """`in -> out` and the size."""
         side = self.resolution
         return f"3x{side}x{side} -> {CLASSES}, WRN-{self.depth}-{self.width}"
-
-
-def _group(parts: BlockParts, group: int, in_channels: int, out_channels: int, blocks: int) -> nn.Sequential:
-    found = [WideBlock(parts, group, 0, in_channels, out_channels, STRIDES[group])]
-    found += [WideBlock(parts, group, block, out_channels, out_channels, 1) for block in range(1, blocks)]
-    return nn.Sequential(*found)

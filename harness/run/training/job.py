@@ -1,4 +1,4 @@
-"""What is trained, on what and how: images, learning rate by epoch, arithmetic, random numbers."""
+"""What is trained, on what and how: images, learning rate by epoch, arithmetic, processes, random numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from fractions import Fraction
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from harness.data.tensors import LabelledImages
@@ -121,6 +123,32 @@ class Numerics:
     def autocast(self) -> AbstractContextManager[object]:
         """Where the forward pass is computed."""
         return torch.autocast("cuda", torch.float16) if self.precision == "amp" else nullcontext()
+
+
+@dataclass(frozen=True)
+class Team:
+    """Who computes a step: one process alone, or one of several that share each batch."""
+
+    rank: int = 0
+    size: int = 1
+
+    def joined(self, network: nn.Module) -> nn.Module:
+        """The network to train: rank 0's weights and statistics on all ranks, and gradients averaged over them."""
+        if self.size == 1:
+            return network
+        place = next(network.parameters()).device
+        return DistributedDataParallel(network, device_ids=[place.index] if place.type == "cuda" else None)
+
+    def share(self, batch: Tensor) -> Tensor:
+        """This process's part of a batch: one piece after the other, which differ by one image at most."""
+        return torch.tensor_split(batch, self.size)[self.rank]
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over all ranks, the same on each."""
+        summed = value.clone()
+        if self.size > 1:
+            dist.all_reduce(summed)
+        return summed
 
 
 @contextmanager

@@ -22,8 +22,7 @@ from torch.nn import functional
 from harness.data import tensors
 from harness.data.tensors import LabelledImages, Unusable
 from harness.experiment import Progress
-from harness.run.training.job import Batch, Job, Numerics, generator, seed_of
-from harness.run.training.parallel import Team
+from harness.run.training.job import Batch, Job, Numerics, Team, generator, seed_of
 from sesn._meaning import differing, meanings
 from sesn.errors import UsageError
 from sesn.networks import unused_parameters
