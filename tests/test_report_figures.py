@@ -239,6 +239,13 @@ def test_errors_by_size_have_the_spread_of_realisations_or_of_the_count() -> Non
     assert not len(training.sizes_frame(selections(depth(0, {1: (0.1, 0.2)}))))
 
 
+def test_the_stated_error_is_within_the_figure_of_depth_and_an_error_of_zero_is_drawn() -> None:
+    small = delta.frame(selections(depth(0, {1: (0.0, 0.0), 50: (1e-4, 2e-4)})))
+    low, high = delta.draw_depth(small).figure.axes[0].get_ylim()
+    assert 0 < low < 1e-4
+    assert high > 0.06
+
+
 def test_words_at_the_ends_of_lines_stand_apart() -> None:
     figure = Figure(figsize=(HALF, 3.4))
     axes = figure.subplots()

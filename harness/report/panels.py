@@ -75,13 +75,14 @@ def label_ends(axes: Any, ends: Iterable[tuple[float, str, str]]) -> None:
 
     The logarithmic axis must have its limits.
     """
-    low, high = map(math.log, axes.get_ylim())
+    bottom, top = axes.get_ylim()
+    low, high = math.log(bottom), math.log(top)
     least = LEADING / (0.85 * 72 * axes.figure.get_figheight())
     places: list[float] = []
     ordered = sorted(ends)
     for height, *_ in ordered:
-        wanted = (math.log(height) - low) / (high - low)
-        places.append(max(wanted, places[-1] + least) if places else max(wanted, 0.0))
+        wanted = (math.log(max(height, bottom)) - low) / (high - low)
+        places.append(max(wanted, places[-1] + least) if places else wanted)
     for place, (_, words, colour) in zip(places, ordered, strict=True):
         axes.text(1.03, place, words, color=colour, transform=axes.transAxes, va="center", fontsize=7)
 
