@@ -16,7 +16,7 @@ from torch import Tensor
 
 from harness.report.findings import between, sentence
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
-from sesn.tools.drawing import Drawing, styled
+from sesn.tools.drawing import FULL, Drawing, styled
 
 #: As in the paper's figure: 3 channels in, 2 out, 4 scales.
 CHANNELS_IN, CHANNELS_OUT, SCALES = 3, 2, 4
@@ -68,7 +68,7 @@ def kernels_frame(_selections: Any) -> Any:
 def draw_kernels(_points: Any) -> Drawing:
     """Left: weights times basis; middle and right: the kernels as one 2-D convolution takes them."""
     found = example()
-    figure = Figure(figsize=(7.2, 3.5), layout="constrained")
+    figure = Figure(figsize=(FULL, 3.5), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(0.8, 0.85, 1.9))
     _draw_building(left, found)
     _draw_matrix(middle, found.lift_matrix, "T → H", 1)
@@ -187,7 +187,7 @@ def basis_says(frame: Any) -> list[str]:
 @styled
 def draw_basis(_points: Any) -> Drawing:
     """Functions across, scales down; each tile shows 3 sigma of the largest scale, the same pixels for all."""
-    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
+    figure = Figure(figsize=(FULL, 6.0), layout="constrained")
     grid = figure.subplots(2, 1, height_ratios=[len(basis.grid) for basis in bases().values()])
     for axes, (name, basis) in zip(grid, bases().items(), strict=True):
         centre, shown = basis.kernel_size // 2, min(basis.kernel_size // 2, round(3 * basis.grid.largest))

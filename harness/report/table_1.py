@@ -149,7 +149,9 @@ def table(frame: Any) -> Table:
 def _question(line: dict[str, Any], question: str) -> list[TableEntry]:
     published, here, agree = (line[f"{question}_{part}"] for part in ("paper", "measured", "agree"))
     family = here.strip("()").lower()
-    number = {"equivariance": line["ratio"], "interscale": line["reach"]}.get(question, line.get(f"ratio_{family}"))
+    # How many other scales are seen; a mark by families has the ratio of its own.
+    numbers = {"equivariance": line["ratio"], "interscale": line["reach"] or None}
+    number = numbers.get(question, line.get(f"ratio_{family}"))
     words = [here, "" if number is None or math.isnan(number) else f"{number:.2g}", AGREES[agree]]
     mark = TableEntry(" ".join(filter(None, words)), number, bold=agree == "no")
     return [TableEntry(published) if published else absent("the paper has no such row"), mark]
