@@ -182,8 +182,10 @@ def test_what_is_folded_under_a_figure_says_all_about_it(visit: Visit) -> None:
     assert short == [f"{images} images × 2 weight draws, lite budget, Synthetic CPU" for images in ("2 and 3", "3")]
     fold.locator("summary").click()
     told = fold.inner_text()
-    assert "delta-depth: lite budget; 2 weight draws; 3 images of stl10; Synthetic CPU, 2 threads, torch 0.0" in told
-    assert "rows of delta-depth" in told
+    assert (
+        "delta-interscale: lite budget; 2 weight draws; 3 images of stl10; Synthetic CPU, 2 threads, torch 0.0" in told
+    )
+    assert "rows of delta-interscale" in told
     assert "sesn report --only figure-2" in told
 
 
