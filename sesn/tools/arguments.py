@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sesn._checks import complaint, require
 from sesn._source import line_of
 from sesn.errors import UsageError
+from sesn.meter.outputs import OutputOf
 from sesn.meter.reading import call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set
@@ -95,6 +96,16 @@ def parse_grid(text: str | None) -> ScaleGrid | None:
         raise UsageError(complaint("grid", text, rule, "for example 1.5,3,6")) from error
 
 
+def parse_tokens(text: str | None) -> tuple[int, int] | None:
+    """Rows and columns of the grid of tokens from "14x14", if they were given."""
+    if text is None:
+        return None
+    rows, _, columns = text.lower().replace("×", "x").partition("x")
+    found = _number(int, rows), _number(int, columns)
+    require(min(found) > 0, "tokens", text, "ROWSxCOLUMNS, two whole numbers above 0", "for example 14x14")
+    return found
+
+
 class Subject(NamedTuple):
     """What is measured: the target, the images, their name, and the factors s."""
 
@@ -137,6 +148,9 @@ def load_subject(asked: Mapping[str, Any], at_once: int | None = None) -> Subjec
     require(
         target.drawn or draws == 1, "draws", draws, "1 where the weights are given", "name a function that draws them"
     )
+    if asked["output"] is not None or asked["tokens"] is not None:
+        output, tokens, build = asked["output"], parse_tokens(asked["tokens"]), target.build
+        target = target._replace(build=lambda seed: OutputOf(build(seed), output=output, tokens=tokens))
     images, name = image_set(asked["images"], *shape, count, asked["seed"], asked["data"])
     return Subject(target, images, name, [1 / one for one in downscales])
 
