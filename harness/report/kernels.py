@@ -118,7 +118,6 @@ def _draw_matrix(axes: Any, matrix: Tensor, title: str, block: int) -> None:
     axes.set_yticks([(o + 0.5) * SCALES * side for o in range(CHANNELS_OUT)], out)
     axes.set_xlabel("input channels" + (f" × {SCALES} scales" if block > 1 else ""))
     axes.set_ylabel(f"output channels × {SCALES} scales")
-    axes.tick_params(length=0)
 
 
 def _mosaic(rows: list[list[Tensor]]) -> Any:
@@ -137,10 +136,6 @@ def _mosaic(rows: list[list[Tensor]]) -> Any:
 def _show(axes: Any, picture: Any, extent: tuple[float, float, float, float] | None = None) -> None:
     colours = mpl.colormaps[MAP].with_extremes(bad=NOTHING)
     axes.imshow(picture, cmap=colours, vmin=-1, vmax=1, interpolation="nearest", extent=extent)
-    _bare(axes)
-
-
-def _bare(axes: Any) -> None:
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
 

@@ -122,12 +122,8 @@ def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
     marks: dict[str, str] = {}
     for question, mark in measured.items():
         published = str(paper[question].iloc[0]) if len(paper) else ""
-        same = "yes" if mark.strip("()") == published else "no"
-        marks |= {
-            f"{question}_paper": published,
-            f"{question}_measured": mark,
-            f"{question}_agree": same if published else "",
-        }
+        same = "yes" if mark.strip("()") == published else "no" if published else ""
+        marks |= {f"{question}_paper": published, f"{question}_measured": mark, f"{question}_agree": same}
     return marks
 
 
@@ -138,7 +134,7 @@ def _median(values: Any) -> float:
 
 def table(frame: Any) -> Table:
     """For each question the paper's mark, and here the mark, its number and whether the two agree."""
-    heading = [f"{name}: paper" if side == "paper" else "here" for name in HEADINGS.values() for side in ("paper", "")]
+    heading = [words for question in HEADINGS.values() for words in (f"{question}: paper", "here")]
     lines = [
         (TableEntry(line["label"]), *(entry for question in QUESTIONS for entry in _question(line, question)))
         for line in frame.to_dict("records")

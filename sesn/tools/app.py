@@ -53,6 +53,8 @@ def sesn(
 def check(
     context: typer.Context,
     target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
     input_: options.InputShape = "3x96x96",
     downscale: Annotated[
         str, typer.Option(metavar="D,D,...", help="1/s, the inverse of `factor` in Python: 2 halves, 0.5 doubles.")
@@ -117,6 +119,8 @@ def check(
 def profile(
     context: typer.Context,
     target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
     input_: options.InputShape = "3x96x96",
     downscale: options.OneDownscale = "1.41",
     images: options.ImageSet = "embedded",
@@ -154,6 +158,8 @@ def profile(
 def causes(
     context: typer.Context,
     target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
     input_: options.InputShape = "3x96x96",
     downscale: options.OneDownscale = "1.41",
     images: options.ImageSet = "embedded",
