@@ -34,6 +34,7 @@ from sesn.meter.compare import EquivarianceError as EquivarianceError
 from sesn.meter.diagnosis import Finding as Finding
 from sesn.meter.diagnosis import diagnose as diagnose
 from sesn.meter.meter import Meter as Meter
+from sesn.meter.outputs import OutputOf as OutputOf
 from sesn.meter.resample import resampling_matrix as resampling_matrix
 from sesn.methods import Method as Method
 from sesn.methods import Source as Source

@@ -61,7 +61,7 @@ MAY_RESCALE = frozenset({"sesn.tools.images", "harness.experiments.properties"})
 #: What `pip install sesn` brings. Everything else (pandas, ray) belongs to the harness, but for what the tools need.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})
 TOOLS_NEED = {
-    "sesn.tools": frozenset({"typer", "rich", "matplotlib", "PIL", "skimage", "sklearn"}),
+    "sesn.tools": frozenset({"typer", "rich", "matplotlib", "PIL", "safetensors", "skimage", "sklearn"}),
     "sesn.pytest_plugin": frozenset({"pytest"}),
     "sesn.strategies": frozenset({"hypothesis"}),
 }

@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 
 from sesn import Meter, ScaleGrid, assert_equivariant, diagnose, equivariance_error
 from sesn.tools.app import app
-from sesn.tools.arguments import load_target, parse_crop, parse_downscales, parse_grid, parse_input
+from sesn.tools.arguments import parse_crop, parse_downscales, parse_grid, parse_input
 from sesn.tools.check import Checked, measure_batches
 from sesn.tools.images import image_set
 from sesn.tools.picture import view
+from sesn.tools.target import load_target
 
 Check = Callable[..., Any]
 TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)
@@ -276,11 +277,10 @@ MODULES = {
     "raises": "`networks.py:raises`: the factory failed: KeyError: 'weights.pt' (networks.py, line ",
     "leaves": "the factory failed: SystemExit: 3",
     "returns_none": "the factory returned a NoneType; it must return a torch.nn.Module",
-    "instance": "`instance` is of type Identity, not a function",
-    "number": "`number` is of type int, not a function",
+    "number": "`number` is of type int; name a torch.nn.Module or a function that returns one",
     "nothing": "networks.py has no name `nothing`",
-    "networks.py": "must be FILE.py:factory",
-    "networks.py:": "must be FILE.py:factory",
+    "networks.py": "must be FILE.py:NAME or package.module:NAME",
+    "networks.py:": "must be FILE.py:NAME or package.module:NAME",
     "nowhere.py:f": "there is no file nowhere.py",
     "broken.py:f": "broken.py failed: SyntaxError: '(' was never closed (broken.py, line 2)",
 }

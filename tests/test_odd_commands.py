@@ -55,7 +55,7 @@ MISBEHAVING = {
     "ParametersRaise": "RuntimeError: no parameters here (odd.py, line ",
     "NoInit": "AttributeError: 'NoInit' object has no attribute '_modules'",
     "NoForward": 'missing the required "forward" function',
-    "needs": "missing 1 required positional argument: 'argument'",
+    "needs": "missing a required argument: 'argument'; it takes",
     "number": "returned a int; it must return a torch.nn.Module",
     "text": "returned a str",
     "nothing": "returned a NoneType",

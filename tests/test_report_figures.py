@@ -12,21 +12,23 @@ import numpy as np
 import pytest
 import synthetic
 import torch
+from matplotlib.figure import Figure
 from torch.nn import functional
 
 from harness.commands.report import material
 from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement, Result
-from harness.report import causes, delta, kernels, training
+from harness.report import causes, delta, dots, kernels, panels, pictures, training
 from harness.report.artefacts import ARTEFACTS
 from harness.report.rendering import Rendered, rendered
 from harness.report.select import Selection, select
-from sesn.tools.drawing import SMALL
+from sesn.tools.drawing import FULL, HALF, SMALL
 
 ROOT = Path(__file__).resolve().parents[1]
 CAUSES = ROOT / "reports" / "causes" / "published.json"
 FIGURES = [one.id for one in ARTEFACTS.values() if one.kind == "figure"]
+CURVES = ("figure-2", "delta-accuracy", "delta-training", "learning-curves", "error-by-size")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_the_comparison_sees_a_curve_that_is_gone(shown: dict[str, Rendered]) ->
 
 
 def test_every_point_under_the_pointer_lies_within_its_figure(shown: dict[str, Rendered]) -> None:
-    for name in ("figure-2", "delta-accuracy", "delta-training", "learning-curves"):
+    for name in (*CURVES, "delta-depth", "mnist-scale-dots", "epoch-time-dots"):
         drawing = shown[name].drawing
         assert drawing is not None
         places = drawing.placed()
@@ -86,8 +88,16 @@ def test_no_label_is_cut_off(name: str, shown: dict[str, Rendered]) -> None:
     assert min(drawn.x0, drawn.y0, width - drawn.x1, height - drawn.y1) > -0.02
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_share_one_grid_of_widths(name: str, shown: dict[str, Rendered]) -> None:
+    drawing = shown[name].drawing
+    assert drawing is not None
+    assert drawing.figure.get_figwidth() in (FULL, HALF)
+    assert not [axes for axes in drawing.figure.axes if not axes.has_data()]
+
+
 def test_axes_are_labelled(shown: dict[str, Rendered]) -> None:
-    for name in ("figure-2", "delta-accuracy", "delta-training", "learning-curves"):
+    for name in (*CURVES, "delta-depth"):
         drawing = shown[name].drawing
         assert drawing is not None
         axes = drawing.figure.axes
@@ -187,6 +197,79 @@ def test_a_network_that_diverged_has_no_point() -> None:
 def test_what_training_does_to_delta_is_said_for_a_downscale(runs: dict[str, Selection]) -> None:
     (sentence,) = training.says_delta(training.delta_frame(runs))
     assert sentence.startswith("Training multiplies Δ of the last map at downscale 2 by ")
+
+
+def trained(method: str, budget: Any, seed: int, error: float) -> Result:
+    found = [Measurement("test_error", (error,))]
+    found += [Measurement("test_error_by_size", (2 * error,), {"digit_size": 0.3, "digits": 1000})]
+    found += [Measurement("test_error_by_size", (0.0,), {"digit_size": 0.9, "digits": 1000})]
+    settings = SETTINGS | {"data": "mnist", "epochs": 60, "train_images": 10_000, "test_images": 50_000}
+    return measured(Cell("mnist-scale", 1, budget, method, settings, seed), *found)
+
+
+def test_errors_have_an_interval_from_three_realisations_on_and_the_papers_beside_them() -> None:
+    runs = [trained("cnn", "paper", seed, 2.0 + 0.1 * seed) for seed in range(3)]
+    runs += [trained("sesn-vector", "paper", seed, 1.0 + seed) for seed in range(2)]
+    frame = dots.errors_frame(selections(*runs))
+    assert frame[["resolution", "augmented"]].drop_duplicates().to_numpy().tolist() == [[28, False]]
+    here = frame[frame["source"].eq("here")].set_index("method")
+    assert here.loc["cnn"][["value", "low", "high", "n"]].tolist() == pytest.approx([2.1, 2.0, 2.2, 3])
+    assert here.loc["sesn-vector"]["value"].tolist() == [1.0, 2.0]
+    assert here.loc["sesn-vector"]["low"].isna().all()
+    paper = frame[frame["source"].eq("paper")].set_index("method")
+    assert paper.loc["cnn"][["value", "low", "high"]].tolist() == pytest.approx([2.56, 2.52, 2.60])
+    short = dots.errors_frame(selections(trained("cnn", "smoke", 0, 2.0)))
+    assert short["source"].tolist() == ["here"]
+
+
+def test_smoke_times_are_not_drawn_beside_the_papers() -> None:
+    for budget, sources in (("lite", {"paper", "here"}), ("smoke", {"here"})):
+        timed = [one for one in synthetic.results(budget) if one.cell.experiment == "epoch-time"]
+        rows = synthetic.frame(timed)
+        frame = dots.times_frame({"epoch-time": select(rows, published(), EXPERIMENTS["epoch-time"])})
+        assert set(frame["source"]) == sources
+
+
+def test_errors_by_size_have_the_spread_of_realisations_or_of_the_count() -> None:
+    few = training.sizes_frame(selections(trained("cnn", "paper", 0, 2.0)))
+    assert few["mean"].tolist() == [4.0, 0.0]
+    assert few[["low", "high"]].iloc[0].tolist() == pytest.approx([2.95, 5.40], abs=0.01)  # Wilson's, 40 of 1000
+    many = training.sizes_frame(selections(*(trained("cnn", "paper", seed, 2.0 + seed) for seed in range(3))))
+    assert many[["low", "mean", "high", "digits"]].iloc[0].tolist() == pytest.approx([4.0, 6.0, 8.0, 3000])
+    assert not len(training.sizes_frame(selections(depth(0, {1: (0.1, 0.2)}))))
+
+
+def test_the_stated_error_is_within_the_figure_of_depth_and_an_error_of_zero_is_drawn() -> None:
+    small = delta.frame(selections(depth(0, {1: (0.0, 0.0), 50: (1e-4, 2e-4)})))
+    low, high = delta.draw_depth(small).figure.axes[0].get_ylim()
+    assert 0 < low < 1e-4
+    assert high > 0.06
+
+
+def test_words_at_the_ends_of_lines_stand_apart() -> None:
+    figure = Figure(figsize=(HALF, 3.4))
+    axes = figure.subplots()
+    axes.set(yscale="log", ylim=(1e-6, 1))
+    panels.label_ends(axes, [(1e-3, "one", "k"), (1.01e-3, "two", "k"), (1.02e-3, "three", "k"), (0.5, "top", "k")])
+    heights = [text.get_position()[1] for text in axes.texts]
+    assert [text.get_text() for text in axes.texts] == ["one", "two", "three", "top"]
+    assert min(np.diff(heights)) * 72 * 3.4 * 0.77 > 7
+
+
+def test_only_the_map_of_sesn_stays_the_same_when_the_photograph_shrinks(shown: dict[str, Rendered]) -> None:
+    frame = shown["feature-maps"].frame
+    shrunk = frame[frame["downscale"].gt(1)]
+    assert shrunk["pixels"].unique().tolist() == [96, 68]
+    assert (shrunk[shrunk["network"].eq("SESN")]["delta"] < 1e-4).all()
+    assert (shrunk[shrunk["network"].eq("CNN")]["delta"] > 0.1).all()
+    assert len(shown["feature-maps"].animation) == 3
+    assert all(b"<svg" in one.content and one.label for one in shown["feature-maps"].animation)
+
+
+def test_samples_are_digits_of_their_row_and_size() -> None:
+    frame = pictures.samples_frame({})
+    assert (len(frame), frame["digit"].nunique()) == (10 * len(pictures.SIZES), 10)
+    assert (frame["row"] - frame["size"]).abs().max() < 0.02
 
 
 def test_one_epoch_is_named_by_a_whole_number() -> None:

@@ -128,7 +128,9 @@ def _series(panel: Panel, rows: Any) -> Any:
 def draw_depth(points: Any) -> Drawing:
     """Published and wide windows on one axis, every line named at its end, with what the paper states."""
     hovers: list[Hover] = []
-    curves = where(points, series="valid scales")
+    # Where no scale is valid, there are only curves over all of them.
+    curves = next(part for name in PANELS[0].styles if len(part := where(points, series=name)))
+    facts = where(points, series=STATED)
     figure = Figure(figsize=(HALF, 3.4), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel=PANELS[0].label, ylabel="equivariance error Δ", yscale="log")
@@ -138,11 +140,12 @@ def draw_depth(points: Any) -> Drawing:
     ends = [(float(floor.iloc[-1]), "floor of the meter", "0.4")] if len(floor) else []
     for window, part in curves.groupby("window", sort=False):
         ends += _draw_window(axes, window, part, hovers)
-    for fact in where(points, series=STATED).to_dict("records"):
+    for fact in facts.to_dict("records"):
         axes.axhline(fact["mean"], color=MARK, lw=0.9, zorder=0)
         axes.plot(fact["x"], fact["mean"], "*", color=MARK, ms=9, zorder=5)
-        ends.append((fact["mean"], f"paper: {fact['mean']:.0%}", PAPER_INK))
-    axes.set_ylim(min(curves["median"].min(), *floor, 1) / 3, 2 * curves["median"].max())
+        ends.append((fact["mean"], f"paper: {100 * fact['mean']:g} %", PAPER_INK))
+    levels = [level for level in (*curves["median"], *floor, *facts["mean"]) if level > 0]
+    axes.set_ylim(min(levels) / 3, 2 * max(levels))
     label_ends(axes, ends)
     return Drawing(figure, tuple(hovers))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from harness.report.findings import between, sentence
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
-from sesn.tools.drawing import Drawing, styled
+from sesn.tools.drawing import FULL, Drawing, styled
 
 #: As in the paper's figure: 3 channels in, 2 out, 4 scales.
 CHANNELS_IN, CHANNELS_OUT, SCALES = 3, 2, 4
@@ -68,7 +68,7 @@ def kernels_frame(_selections: Any) -> Any:
 def draw_kernels(_points: Any) -> Drawing:
     """Left: weights times basis; middle and right: the kernels as one 2-D convolution takes them."""
     found = example()
-    figure = Figure(figsize=(7.2, 3.5), layout="constrained")
+    figure = Figure(figsize=(FULL, 3.5), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(0.8, 0.85, 1.9))
     _draw_building(left, found)
     _draw_matrix(middle, found.lift_matrix, "T → H", 1)
@@ -118,7 +118,6 @@ def _draw_matrix(axes: Any, matrix: Tensor, title: str, block: int) -> None:
     axes.set_yticks([(o + 0.5) * SCALES * side for o in range(CHANNELS_OUT)], out)
     axes.set_xlabel("input channels" + (f" × {SCALES} scales" if block > 1 else ""))
     axes.set_ylabel(f"output channels × {SCALES} scales")
-    axes.tick_params(length=0)
 
 
 def _mosaic(rows: list[list[Tensor]]) -> Any:
@@ -137,10 +136,6 @@ def _mosaic(rows: list[list[Tensor]]) -> Any:
 def _show(axes: Any, picture: Any, extent: tuple[float, float, float, float] | None = None) -> None:
     colours = mpl.colormaps[MAP].with_extremes(bad=NOTHING)
     axes.imshow(picture, cmap=colours, vmin=-1, vmax=1, interpolation="nearest", extent=extent)
-    _bare(axes)
-
-
-def _bare(axes: Any) -> None:
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
 
@@ -187,7 +182,7 @@ def basis_says(frame: Any) -> list[str]:
 @styled
 def draw_basis(_points: Any) -> Drawing:
     """Functions across, scales down; each tile shows 3 sigma of the largest scale, the same pixels for all."""
-    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
+    figure = Figure(figsize=(FULL, 6.0), layout="constrained")
     grid = figure.subplots(2, 1, height_ratios=[len(basis.grid) for basis in bases().values()])
     for axes, (name, basis) in zip(grid, bases().items(), strict=True):
         centre, shown = basis.kernel_size // 2, min(basis.kernel_size // 2, round(3 * basis.grid.largest))

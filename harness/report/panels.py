@@ -18,8 +18,11 @@ from sesn.tools.drawing import FULL, HALF, Drawing, Hover, log_axis
 SETTING = ["resolution", "augmented"]
 #: One marker for each scalar or vector form, so that no series depends on colour alone.
 MARKERS = "osD^vP<>X*"
-#: How the dots of the paper look, and how far they stand from those here, in lines.
-PAPER: dict[str, Any] = {"fmt": "D", "color": "0.5", "mfc": "white", "ms": 4, "lw": 0.8, "capsize": 1.5}
+#: How the dots look; those here have the colour of their method. How far the two stand apart, in lines.
+DOTS: dict[str, dict[str, Any]] = {
+    "paper": {"ls": "", "marker": "D", "ms": 4, "color": "0.5", "mfc": "white"},
+    "here": {"ls": "", "marker": "o", "ms": 4.2, "color": "black"},
+}
 APART = 0.17
 #: Between words at the ends of lines, in points.
 LEADING = 8.5
@@ -72,13 +75,14 @@ def label_ends(axes: Any, ends: Iterable[tuple[float, str, str]]) -> None:
 
     The logarithmic axis must have its limits.
     """
-    low, high = map(math.log, axes.get_ylim())
+    bottom, top = axes.get_ylim()
+    low, high = math.log(bottom), math.log(top)
     least = LEADING / (0.85 * 72 * axes.figure.get_figheight())
     places: list[float] = []
     ordered = sorted(ends)
     for height, *_ in ordered:
-        wanted = (math.log(height) - low) / (high - low)
-        places.append(max(wanted, places[-1] + least) if places else max(wanted, 0.0))
+        wanted = (math.log(max(height, bottom)) - low) / (high - low)
+        places.append(max(wanted, places[-1] + least) if places else wanted)
     for place, (_, words, colour) in zip(places, ordered, strict=True):
         axes.text(1.03, place, words, color=colour, transform=axes.transAxes, va="center", fontsize=7)
 
@@ -94,18 +98,21 @@ def dots(points: Any, by: list[str], titles: Mapping[Any, str], label: str, tick
         ticks: of a logarithmic axis, as multiples of the powers of ten.
     """
     hovers: list[Hover] = []
-    shown = shown_methods(points)
-    parts = [(title, part) for place, title in titles.items() if len(part := _at(points, by, place))]
+    shown, sources = shown_methods(points), [name for name in DOTS if name in set(points["source"])]
+    parts = {title: where(points, **dict(zip(by, place, strict=True))) for place, title in titles.items()}
+    parts = {title: part for title, part in parts.items() if len(part)}
     figure = Figure(figsize=(FULL if len(parts) > 1 else HALF, 0.9 + 0.21 * len(shown)), layout="constrained")
-    for axes, (title, part) in zip(figure.subplots(1, len(parts), sharey=True, squeeze=False)[0], parts, strict=True):
+    grid = figure.subplots(1, len(parts), sharey=True, squeeze=False)[0]
+    for axes, (title, part) in zip(grid, parts.items(), strict=True):
         for point in part.to_dict("records"):
-            published = point["source"] == "paper"
-            here = {"fmt": "o", "color": METHODS[point["method"]].colour, "ms": 4.2, "lw": 1.1, "capsize": 1.5}
-            height = shown.index(point["method"]) + (-APART if published else APART)
+            row, source = METHODS[point["method"]], point["source"]
+            colour = {"color": row.colour} if source == "here" else {}
+            height = shown.index(row.key) + APART * (2 * sources.index(source) + 1 - len(sources))
             ends = [[abs(point["value"] - point[end])] for end in ("low", "high")]
-            axes.errorbar(point["value"], height, xerr=ends, **(PAPER if published else here))
-            text = sentence("dot-point", label=METHODS[point["method"]].label, what=label, **point)
-            hovers.append(Hover(axes, point["value"], height, text))
+            axes.errorbar(point["value"], height, xerr=ends, lw=0.9, capsize=1.5, **DOTS[source] | colour)
+            hovers.append(
+                Hover(axes, point["value"], height, sentence("dot-point", label=row.label, what=label, **point))
+            )
         axes.set_title(title, fontsize=8)
         axes.grid(axis="y", color="0.92")
         axes.set_axisbelow(True)
@@ -114,16 +121,7 @@ def dots(points: Any, by: list[str], titles: Mapping[Any, str], label: str, tick
     axes.set_yticks(range(len(shown)), [METHODS[key].label for key in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
     figure.supxlabel(label, fontsize=8)
-    looks = {"paper": PAPER, "here": {**PAPER, "fmt": "o", "color": "black", "mfc": "black"}}
-    names = [name for name in looks if name in set(points["source"])]
-    handles = [Line2D([], [], ls="", marker=looks[name]["fmt"], ms=4, **_fill(looks[name])) for name in names]
-    figure.legend(handles, names, loc="outside upper right", ncols=2, frameon=False, fontsize=7)
+    if len(sources) > 1:
+        handles = [Line2D([], [], **DOTS[name]) for name in sources]
+        figure.legend(handles, sources, loc="outside upper right", ncols=2, frameon=False, fontsize=7)
     return Drawing(figure, tuple(hovers))
-
-
-def _at(points: Any, by: list[str], place: Any) -> Any:
-    return where(points, **dict(zip(by, place, strict=True)))
-
-
-def _fill(style: dict[str, Any]) -> dict[str, Any]:
-    return {"color": style["color"], "mfc": style["mfc"]}

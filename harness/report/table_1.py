@@ -122,12 +122,8 @@ def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
     marks: dict[str, str] = {}
     for question, mark in measured.items():
         published = str(paper[question].iloc[0]) if len(paper) else ""
-        same = "yes" if mark.strip("()") == published else "no"
-        marks |= {
-            f"{question}_paper": published,
-            f"{question}_measured": mark,
-            f"{question}_agree": same if published else "",
-        }
+        same = "yes" if mark.strip("()") == published else "no" if published else ""
+        marks |= {f"{question}_paper": published, f"{question}_measured": mark, f"{question}_agree": same}
     return marks
 
 
@@ -138,7 +134,7 @@ def _median(values: Any) -> float:
 
 def table(frame: Any) -> Table:
     """For each question the paper's mark, and here the mark, its number and whether the two agree."""
-    heading = [f"{name}: paper" if side == "paper" else "here" for name in HEADINGS.values() for side in ("paper", "")]
+    heading = [words for question in HEADINGS.values() for words in (f"{question}: paper", "here")]
     lines = [
         (TableEntry(line["label"]), *(entry for question in QUESTIONS for entry in _question(line, question)))
         for line in frame.to_dict("records")
@@ -149,7 +145,9 @@ def table(frame: Any) -> Table:
 def _question(line: dict[str, Any], question: str) -> list[TableEntry]:
     published, here, agree = (line[f"{question}_{part}"] for part in ("paper", "measured", "agree"))
     family = here.strip("()").lower()
-    number = {"equivariance": line["ratio"], "interscale": line["reach"]}.get(question, line.get(f"ratio_{family}"))
+    # How many other scales are seen; a mark by families has the ratio of its own.
+    numbers = {"equivariance": line["ratio"], "interscale": line["reach"] or None}
+    number = numbers.get(question, line.get(f"ratio_{family}"))
     words = [here, "" if number is None or math.isnan(number) else f"{number:.2g}", AGREES[agree]]
     mark = TableEntry(" ".join(filter(None, words)), number, bold=agree == "no")
     return [TableEntry(published) if published else absent("the paper has no such row"), mark]

@@ -17,6 +17,7 @@ from sesn._checks import complaint, positive, require
 from sesn._source import is_our_bug
 from sesn._torch import BATCH_NORM, DROPOUT, eager
 from sesn.errors import UsageError, WrongTypeError
+from sesn.meter.outputs import OutputError, first_name, listed, square_grid
 from sesn.meter.receptive import Receptive
 from sesn.meter.resample import resampled_size
 from sesn.meter.trail import Path, Trail
@@ -86,7 +87,7 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
             if trail is not None:
                 trail.end_at(output)
     except Exception as error:  # whatever the module does, but no bug of the trail's hooks or of our layers in it
-        if (trail is not None and error is trail.bug) or is_our_bug(error):
+        if (trail is not None and error is trail.bug) or is_our_bug(error) or isinstance(error, OutputError):
             raise
         what = f"{type(error).__name__}: {error}"
         raise RejectedError(f"the module rejected images of shape {tuple(images.shape)}: {what}") from error
@@ -95,8 +96,10 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
 
 def _checked(output: Any, images: Tensor) -> Tensor:
     if not isinstance(output, Tensor):
-        got = type(output).__name__
-        raise WrongTypeError(f"the module must return one tensor, got {got}; wrap it to return the tensor to measure")
+        got = f"the module must return one tensor, got {type(output).__name__}"
+        if not (name := first_name(output)):
+            raise WrongTypeError(f"{got}; wrap it to return the tensor to measure")
+        raise WrongTypeError(f"{got} of {listed(output)}; give `output=` of sesn.OutputOf, for example {name!r}")
     said = "the module returned"
     if output.is_complex():
         raise WrongTypeError(f"{said} {output.dtype}; return a real tensor, for example torch.view_as_real(output)")
@@ -146,6 +149,11 @@ def output_grid(
     if grid is not None and not isinstance(grid, ScaleGrid):
         raise WrongTypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid([1.0, 2.0])"))
     found = grid if grid is not None else _module_grid(module, path)
+    if found is None and kind == "scale":
+        raise UsageError(
+            f"the output {tuple(output.shape)} has three axes: for tokens [b, n, c] give the grid that they lie on, "
+            f"`tokens=` of sesn.OutputOf, for example {square_grid(output.shape[1])}, and for scales [b, c, s] `grid=`"
+        )
     if found is None:
         raise UsageError(
             f"the output {tuple(output.shape)} has a scale axis but the module has no `.grid`; give `grid=`"

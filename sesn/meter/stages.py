@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError
+from sesn.meter.outputs import OutputOf, laid_out
 from sesn.meter.reading import Reading, call, odd_output
 from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
@@ -49,6 +50,7 @@ def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[
     path, side = Path(grids=() if grid is None else (grid,)), min(images.shape[-2:])
     trail = Trail(path)
     counts: Counter[str] = Counter()
+    tokens = module.tokens if isinstance(module, OutputOf) else None
     # Outputs by identity: the call that made a submodule's input. Kept alive, or an id would be used again.
     made: dict[int, tuple[Tensor, int]] = {}
 
@@ -56,6 +58,9 @@ def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[
         nonlocal path
         source = next((made[id(x)][1] for x in inputs if id(x) in made), None)
         kept, problem = _readable(output)
+        if kept is not None and tokens is not None:
+            laid = laid_out(kept, tokens)
+            kept = kept if laid is None else laid
         shape = () if kept is None else tuple(kept.shape)
         if isinstance(output, Tensor):
             made[id(output)] = output, len(calls)

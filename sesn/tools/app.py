@@ -53,6 +53,10 @@ def sesn(
 def check(
     context: typer.Context,
     target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
+    output: options.OutputName = None,
+    tokens: options.Tokens = None,
     input_: options.InputShape = "3x96x96",
     downscale: Annotated[
         str, typer.Option(metavar="D,D,...", help="1/s, the inverse of `factor` in Python: 2 halves, 0.5 doubles.")
@@ -95,7 +99,7 @@ def check(
 
         how: Any = {"resampler": resampler, "kind": kind, "ends": ends}
         meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
-        output = OutputFiles(context.params)
+        files = OutputFiles(context.params)
         require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
         subject = load_subject(context.params, checking.BATCH)
         # The same draw serves every downscale: building may mean reading weights from a file.
@@ -113,7 +117,7 @@ def check(
 
                 return draw(build(0), subject.images, results)
 
-            output.write(subject.images_name, {**found, "diagnosis": causes}, console, drawn)
+            files.write(subject.images_name, {**found, "diagnosis": causes}, console, drawn)
     raise typer.Exit(0 if well else 1)
 
 
@@ -121,6 +125,10 @@ def check(
 def profile(
     context: typer.Context,
     target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
+    output: options.OutputName = None,
+    tokens: options.Tokens = None,
     input_: options.InputShape = "3x96x96",
     downscale: options.OneDownscale = "1.41",
     images: options.ImageSet = "embedded",
@@ -143,13 +151,13 @@ def profile(
         from sesn.tools.output import OutputFiles
 
         how: Any = {"resampler": resampler, "ends": ends}
-        meter, output, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
+        meter, files, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
         [factor], module = subject.factors, subject.target.build(seed)
         with subject.measuring():
             rows = profiling.profile(module, subject.images, factor, meter)
         console.print(profiling.profile_table(rows, f"layer profile of {target}, downscale {1 / factor:.4g}"))
         console.print(f"{subject.images_name}; {meter}; {machine_line()}", highlight=False)
-        output.write(subject.images_name, {"rows": [asdict(row) for row in rows]}, console)
+        files.write(subject.images_name, {"rows": [asdict(row) for row in rows]}, console)
         if all(math.isnan(row.delta) for row in rows):
             raise UsageError(f"Δ of no submodule of {target} could be taken: the notes say why")
 
@@ -158,6 +166,10 @@ def profile(
 def causes(
     context: typer.Context,
     target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
+    output: options.OutputName = None,
+    tokens: options.Tokens = None,
     input_: options.InputShape = "3x96x96",
     downscale: options.OneDownscale = "1.41",
     images: options.ImageSet = "embedded",
@@ -180,7 +192,7 @@ def causes(
         from sesn.tools.output import OutputFiles
 
         how: Any = {"resampler": resampler, "ends": ends}
-        meter, output, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
+        meter, files, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
         [factor], module = subject.factors, subject.target.build(seed)
         with progress_bar(progress) as on_step, subject.measuring():
             split = splitting.causes(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
@@ -193,7 +205,7 @@ def causes(
             return draw_causes(split, Path(target).name)
 
         found = {"causes": asdict(split), "shares": split.shares, "largest": split.largest}
-        output.write(subject.images_name, found, console, draw)
+        files.write(subject.images_name, found, console, draw)
 
 
 @app.command()
@@ -227,7 +239,7 @@ def tune(
         from sesn.tools.output import OutputFiles
         from sesn.tools.tradeoff import draw_tuning, tuning_table
 
-        output = OutputFiles(context.params)
+        files = OutputFiles(context.params)
         require(macs is None or math.isfinite(macs), "macs", macs, "a finite number")
         check_sizes((1, SIDE, SIDE), (), count, count)
         pictures, name = image_set(images, 1, SIDE, SIDE, count, seed, data)
@@ -244,7 +256,7 @@ def tune(
             "published": found.published.row(),
             "candidates": [each.row() for each in found.candidates],
         }
-        output.write(name, document, console, lambda: draw_tuning(found))
+        files.write(name, document, console, lambda: draw_tuning(found))
 
 
 if _EXPERIMENTS is not None:

@@ -1,23 +1,24 @@
-"""What a command line names: the images' shape and the factors, and a module as FILE.py:factory to measure on them."""
+"""What a command line names: the images' shape and the factors, and the module to measure on them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, require
-from sesn._source import line_of, named, neighbours, worded
+from sesn._source import line_of
 from sesn.errors import UsageError
-from sesn.meter.reading import ON_META, call, odd_output
+from sesn.meter.outputs import OutputOf
+from sesn.meter.reading import call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set
+from sesn.tools.target import Target, load_target
 
 #: An image of more than this would not fit into the memory with what a network makes of it.
 MOST_NUMBERS = 1 << 26
@@ -25,7 +26,6 @@ MOST_NUMBERS = 1 << 26
 MOST_TOGETHER = 1 << 28
 FULL = "more would not fit into the memory with what a network makes of it"
 _SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
-EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
 Number = TypeVar("Number", int, float)
 
 
@@ -96,39 +96,14 @@ def parse_grid(text: str | None) -> ScaleGrid | None:
         raise UsageError(complaint("grid", text, rule, "for example 1.5,3,6")) from error
 
 
-class Target(NamedTuple):
-    """A module to measure: how messages name it, the file it is from, and how to build it from a seed, in eval mode."""
-
-    words: str
-    path: Path
-    build: Callable[[int], nn.Module]
-
-
-def load_target(text: str) -> Target:
-    """The module that FILE.py:factory builds; whatever is wrong with the file is a UsageError that names the target."""
-    words = f"`{text}`"
-    found = named(text, words, "FILE.py:factory", EXAMPLE)
-    factory = found.value
-    if isinstance(factory, nn.Module) or not callable(factory):
-        kind = type(factory).__name__
-        raise UsageError(
-            f"{words}: `{found.name}` is of type {kind}, not a function; write a function that returns the module"
-        )
-    return Target(words, found.path, lambda seed: _build(factory, found.path, words, seed))
-
-
-def _build(factory: Callable[[], Any], path: Path, words: str, seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]), neighbours(path), worded(f"{words}: the factory", path):
-        torch.manual_seed(seed)
-        built = factory()
-    if not isinstance(built, nn.Module):
-        raise UsageError(f"{words}: the factory returned a {type(built).__name__}; it must return a torch.nn.Module")
-    with worded(f"{words}: putting the module into eval mode", path):
-        built.eval()
-        weights = [*built.parameters(), *built.buffers()]
-    if any(weight.is_meta for weight in weights):
-        raise UsageError(f"{words}: the module's weights are {ON_META}; build it on the processor or a GPU")
-    return built
+def parse_tokens(text: str | None) -> tuple[int, int] | None:
+    """Rows and columns of the grid of tokens from "14x14", if they were given."""
+    if text is None:
+        return None
+    rows, _, columns = text.lower().replace("×", "x").partition("x")
+    found = _number(int, rows), _number(int, columns)
+    require(min(found) > 0, "tokens", text, "ROWSxCOLUMNS, two whole numbers above 0", "for example 14x14")
+    return found
 
 
 class Subject(NamedTuple):
@@ -169,7 +144,13 @@ def load_subject(asked: Mapping[str, Any], at_once: int | None = None) -> Subjec
     several = at_once is not None or len(downscales) == 1
     require(several, "downscale", asked["downscale"], "one number here", "run once for each")
     check_sizes(shape, downscales, count, at_once or count or USUAL_COUNT)
-    target = load_target(asked["target"])
+    target, draws = load_target(asked["target"], asked["with_"] or (), asked["weights"]), asked.get("draws", 1)
+    require(
+        target.drawn or draws == 1, "draws", draws, "1 where the weights are given", "name a function that draws them"
+    )
+    if asked["output"] is not None or asked["tokens"] is not None:
+        output, tokens, build = asked["output"], parse_tokens(asked["tokens"]), target.build
+        target = target._replace(build=lambda seed: OutputOf(build(seed), output=output, tokens=tokens))
     images, name = image_set(asked["images"], *shape, count, asked["seed"], asked["data"])
     return Subject(target, images, name, [1 / one for one in downscales])
 

@@ -14,8 +14,8 @@ from types import ModuleType
 BUG = 70
 #: What each extra brings, by the name under which Python imports it.
 EXTRAS = {
-    "tools": ("typer", "rich", "matplotlib", "PIL", "skimage", "sklearn"),
-    "harness": ("jinja2", "mlxtend", "pandas", "pooch", "safetensors", "scipy"),
+    "tools": ("typer", "rich", "matplotlib", "PIL", "safetensors", "skimage", "sklearn"),
+    "harness": ("jinja2", "mlxtend", "pandas", "pooch", "scipy"),
     "cluster": ("ray",),
 }
 #: What our harness says in its first file; another package that is called `harness` is left alone.

@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-Factory = Annotated[str, typer.Argument(metavar="FILE.py:factory", help="A function that returns a torch module.")]
+Factory = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:NAME|package.module:NAME", help="A torch module, or a function (or class) that returns one."
+    ),
+]
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="NAME=VALUE", help="An argument of that function; repeat for more."),
+]
+Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights to load: safetensors, or by torch.save.")]
+OutputName = Annotated[
+    str | None, typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; dots for nested ones.")
+]
+Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="The grid that the output's tokens [b, n, c] lie on.")]
 InputShape = Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")]
 OneDownscale = Annotated[str, typer.Option(metavar="D", help="1/s, the inverse of `factor` in Python: 2 halves.")]
 ImageSet = Annotated[

@@ -15,7 +15,7 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from sesn import Meter
+from sesn import Meter, OutputOf
 from sesn.meter.compare import middle
 from sesn.meter.stages import Stage
 
@@ -61,9 +61,10 @@ def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEF
     stages = meter.inside(module, images, factor)
     least = max(middle(meter.floor(images, factor, max(images.shape[-2:]))), torch.finfo(torch.float64).eps ** 2)
     rows: list[LayerRow] = []
+    within = "module." if isinstance(module, OutputOf) else ""
     before = 0.0
     for stage in stages:
-        row = _row(stage)
+        row = _row(stage, within)
         # Against the call that made its input, else the last one before with a Delta. The input of the network is an
         # image, whose Delta is nothing but the meter's floor.
         made = rows[stage.source].delta if stage.source is not None else math.nan
@@ -73,9 +74,12 @@ def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEF
     return rows
 
 
-def _row(stage: Stage) -> LayerRow:
+def _row(stage: Stage, within: str) -> LayerRow:
     leaf, error = not any(stage.module.children()), stage.error
-    row = LayerRow(stage.name or WHOLE, stage.call, type(stage.module).__name__, leaf, shape=stage.shape)
+    # A wrapper that takes one of the outputs is none of the network's layers.
+    row = LayerRow(
+        stage.name.removeprefix(within) or WHOLE, stage.call, type(stage.module).__name__, leaf, shape=stage.shape
+    )
     if error is None:
         return replace(row, note=stage.note)
     delta, note = error.valid, ""

@@ -1,0 +1,178 @@
+"""The module that a command line names, with the arguments and the weights that were given for it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pickle
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sesn._source import named, neighbours, worded
+from sesn.errors import UsageError
+from sesn.meter.reading import ON_META
+
+FORM = "FILE.py:NAME or package.module:NAME"
+EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
+#: Where a checkpoint of a training keeps the weights, among other things.
+STATES = ("state_dict", "model_state_dict", "model")
+#: So many names of weights are listed in a message.
+MOST_NAMES = 3
+
+
+class Target(NamedTuple):
+    """A module to measure: how messages name it, the file it is from, and how to build it from a seed, in eval mode.
+
+    A seed makes no difference to what is not `drawn`: a module that was built already, or whose weights were given.
+    """
+
+    words: str
+    path: Path
+    build: Callable[[int], nn.Module]
+    drawn: bool = True
+
+
+def load_target(text: str, arguments: Sequence[str] = (), weights: Path | None = None) -> Target:
+    """The module that a text names; whatever is wrong with it is a UsageError that names the target.
+
+    Args:
+        text: FILE.py:NAME or package.module:NAME, of a module or of a function that returns one.
+        arguments: of that function, such as "width=16".
+        weights: a file of safetensors, or one that torch.save wrote.
+    """
+    words, (origin, _, name) = f"`{text}`", text.rpartition(":")
+    if all(part.isidentifier() for part in (*origin.split("."), name)) and not origin.endswith(".py"):
+        path, found, home = *_imported(origin, name, words), Path.cwd() / name
+    else:
+        there = named(text, words, FORM, EXAMPLE)
+        path, found, home = there.path, there.value, there.path
+    given = _keywords(arguments)
+    if isinstance(found, nn.Module):
+        if given:
+            raise UsageError(f"{words} is a module already: leave out `with`, which is for a function that builds one")
+    elif not callable(found):
+        kind = type(found).__name__
+        raise UsageError(f"{words}: `{name}` is of type {kind}; name a torch.nn.Module or a function that returns one")
+    else:
+        _check_keywords(found, given, words)
+
+    def build(seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]), neighbours(home), worded(f"{words}: the factory", path):
+            torch.manual_seed(seed)
+            built = found if isinstance(found, nn.Module) else found(**given)
+        return _ready(built, path, words, weights)
+
+    return Target(words, path, build, not isinstance(found, nn.Module) and weights is None)
+
+
+def _imported(origin: str, name: str, words: str) -> tuple[Path, Any]:
+    """The file of a module that can be imported, also from the working directory, and what a name in it stands for."""
+    with neighbours(Path.cwd() / name):
+        top = origin.partition(".")[0]
+        if importlib.util.find_spec(top) is None:
+            raise UsageError(f"{words}: there is no package {top} here; install it, or name a file as in {EXAMPLE}")
+        with worded(f"{words}: importing {origin}"):
+            module = importlib.import_module(origin)
+    if not hasattr(module, name):
+        raise UsageError(f"{words}: {origin} has no name `{name}`; for example {EXAMPLE}")
+    return Path(getattr(module, "__file__", None) or ""), getattr(module, name)
+
+
+def _keywords(arguments: Iterable[str]) -> dict[str, Any]:
+    """Arguments from "width=16": what is written as a Python literal is one, and the rest is text."""
+    found: dict[str, Any] = {}
+    for written in arguments:
+        key, equals, value = written.partition("=")
+        if not (equals and key.isidentifier()) or key in found:
+            raise UsageError(f"`with` (={written!r}) must be NAME=VALUE, each name once; for example width=16")
+        try:
+            found[key] = literal_eval(value)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # all that it says of other text
+            found[key] = value
+    return found
+
+
+def _check_keywords(factory: Callable[..., Any], given: Mapping[str, Any], words: str) -> None:
+    """Refuse arguments that the function does not take, or lacks, before anything is built."""
+    try:
+        signature = inspect.signature(factory)
+    except (ValueError, TypeError):  # some functions do not tell
+        return
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        takes = f"it takes {signature}" if signature.parameters else "it takes none"
+        raise UsageError(f"{words}: {error}; {takes}, and `with` gives one as in width=16") from error
+
+
+def _ready(built: Any, path: Path, words: str, weights: Path | None) -> nn.Module:
+    if not isinstance(built, nn.Module):
+        raise UsageError(f"{words}: the factory returned a {type(built).__name__}; it must return a torch.nn.Module")
+    if weights is not None:
+        load_weights(built, weights, words)
+    with worded(f"{words}: putting the module into eval mode", path):
+        built.eval()
+        numbers = [*built.parameters(), *built.buffers()]
+    if any(each.is_meta for each in numbers):
+        raise UsageError(f"{words}: the module's weights are {ON_META}; build it on the processor or a GPU")
+    return built
+
+
+def load_weights(module: nn.Module, weights: Path, words: str) -> None:
+    """Give a module the weights in a file, every one of them and no other."""
+    said = f"`weights` (={str(weights)!r})"
+    state, own = _read_state(weights, said), module.state_dict()
+    shapes = {key: (tuple(state[key].shape), tuple(own[key].shape)) for key in own if key in state}
+    others = [
+        f"{key} is {there} there and {here} in the module" for key, (there, here) in shapes.items() if there != here
+    ]
+    problems = {
+        "the file lacks": [key for key in own if key not in state],
+        "the module has no": [key for key in state if key not in own],
+        "of another shape:": others,
+    }
+    told = [f"{what} {_few(keys)}" for what, keys in problems.items() if keys]
+    if told:
+        raise UsageError(f"{said} must hold the weights of {words}: {'; '.join(told)}")
+    with worded(f"{said}: loading them into {words}"):
+        module.load_state_dict(state)
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _read_state(weights: Path, said: str) -> dict[str, Tensor]:
+    """The tensors in a file by name; nothing in it is run."""
+    if not weights.is_file():
+        raise UsageError(f"{said}: there is no such file")
+    if weights.suffix == ".safetensors":
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(weights)
+        except SafetensorError as error:
+            raise UsageError(f"{said} is no file of safetensors: {error}") from error
+    try:
+        found = torch.load(weights, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise UsageError(
+            f"{said} cannot be read as weights alone ({str(error).splitlines()[0]}); write them with "
+            "torch.save(module.state_dict(), FILE) or as safetensors"
+        ) from error
+    if isinstance(found, dict):
+        found = next((found[key] for key in STATES if isinstance(found.get(key), dict)), found)
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        held = f"a dict of {_few([*map(str, found)])}" if isinstance(found, dict) else f"a {type(found).__name__}"
+        raise UsageError(
+            f"{said} holds {held}, not weights by name; write them with torch.save(module.state_dict(), FILE)"
+        )
+    return found

@@ -1,0 +1,138 @@
+"""Which module a command line names: in a file or a package, built with arguments, with weights from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from typer.testing import CliRunner
+
+from sesn.tools.app import app
+from sesn.tools.target import load_target
+
+NETWORKS = """
+from torch import nn
+
+def build(width=2, *, bias=True, name="x"):
+    layer = nn.Conv2d(1, width, 3, padding=1, bias=bias)
+    layer.name = name
+    return layer
+
+def needs(width):
+    return build(width)
+
+instance = build()
+"""
+Sesn = Callable[..., Any]
+
+
+@pytest.fixture
+def sesn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sesn:
+    """Run a command on small images, in a folder with a file and a package of networks."""
+    package = tmp_path / "zoo_of_tests" / "inner"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("", encoding="utf-8")
+    for path in (tmp_path / "networks.py", package / "__init__.py"):
+        path.write_text(NETWORKS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: str, *words: str) -> Any:
+        small = ["--input", "1x32x32", "--downscale", "2", "--count", "2", "--images", "1/f"]
+        return CliRunner().invoke(app, [command, *words, *small])
+
+    return run
+
+
+def said(result: Any) -> str:
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("command", ["check", "profile", "causes"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["networks.py:build", "--with", "width=3", "--with", "bias=False"],
+        ["networks.py:instance"],
+        ["zoo_of_tests.inner:build", "--with", "width=3"],
+        ["zoo_of_tests.inner:instance"],
+        [
+            "torch.nn:Conv2d",
+            "--with",
+            "in_channels=1",
+            "--with",
+            "out_channels=2",
+            "--with",
+            "kernel_size=(3,3)",
+            "--with",
+            "padding=same",
+        ],
+    ],
+    ids=" ".join,
+)
+def test_every_command_takes_every_kind_of_target(sesn: Sesn, command: str, words: list[str]) -> None:
+    result = sesn(command, *words)
+    assert result.exit_code == 0, result.output
+
+
+def test_arguments_are_python_literals_or_text(sesn: Sesn) -> None:
+    target = load_target("networks.py:build", ["width=3", "bias=False", "name=a=b, c"])
+    built: Any = target.build(0)
+    assert (built.out_channels, built.bias, built.name) == (3, None, "a=b, c")
+    assert torch.equal(built.weight, target.build(0).weight)  # type: ignore[arg-type]
+    assert not torch.equal(built.weight, target.build(1).weight)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".pt", ".ckpt"])
+def test_weights_come_from_a_file(sesn: Sesn, tmp_path: Path, ending: str) -> None:
+    state, path = nn.Conv2d(1, 2, 3).state_dict(), tmp_path / f"weights{ending}"
+    if ending == ".safetensors":
+        save_file(state, path)
+    else:
+        torch.save(state if ending == ".pt" else {"epoch": 3, "state_dict": state}, path)
+    for seed in (0, 1):
+        built = load_target("networks.py:build", weights=path).build(seed)
+        assert torch.equal(built.state_dict()["weight"], state["weight"])
+    result = sesn("check", "networks.py:build", "--weights", str(path), "--json", "out.json")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "out.json").read_text())["settings"]["weights"] == str(path)
+
+
+REFUSED = {
+    "zoo_of_tests.inner:lost": "zoo_of_tests.inner has no name `lost`",
+    "zoo_of_tests.outer:build": "importing zoo_of_tests.outer failed: ModuleNotFoundError",
+    "no_such_package.models:resnet18": "there is no package no_such_package here; install it",
+    "networks.py:instance --with width=3": "is a module already: leave out",
+    "networks.py:build --with width": "must be NAME=VALUE, each name once; for example width=16",
+    "networks.py:build --with width=3 --with width=4": "must be NAME=VALUE, each name once",
+    "networks.py:build --with depth=3": "got an unexpected keyword argument 'depth'; it takes (width=2, *, bias=True",
+    "networks.py:needs": "missing a required argument: 'width'; it takes (width)",
+    "networks.py:build --with width=thin": "the factory failed: TypeError",
+    "networks.py:instance --draws 3": "must be 1 where the weights are given",
+    "networks.py:build --weights gone.pt": "there is no such file",
+    "networks.py:build --weights networks.py": "cannot be read as weights alone",
+    "networks.py:build --weights bad.safetensors": "is no file of safetensors",
+    "networks.py:build --weights whole.pt": "cannot be read as weights alone",
+    "networks.py:build --weights epoch.pt": "holds a dict of epoch, not weights by name",
+    "networks.py:build --weights good.safetensors --with width=4": "of another shape: weight is (2, 1, 3, 3) there and",
+    "networks.py:build --weights other.safetensors": "the file lacks weight, bias; the module has no 0.bias, 0.weight",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_target_that_cannot_be_had_is_bad_usage(sesn: Sesn, tmp_path: Path, words: str) -> None:
+    layer = nn.Conv2d(1, 2, 3)
+    (tmp_path / "bad.safetensors").write_bytes(b"nothing of the kind")
+    torch.save(layer, tmp_path / "whole.pt")
+    torch.save({"epoch": 3}, tmp_path / "epoch.pt")
+    save_file(layer.state_dict(), tmp_path / "good.safetensors")
+    save_file(nn.Sequential(layer).state_dict(), tmp_path / "other.safetensors")
+    result = sesn("check", *words.split())
+    assert result.exit_code == 2, result.output
+    assert REFUSED[words] in said(result)
+    assert "Traceback" not in result.output
