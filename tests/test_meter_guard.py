@@ -88,6 +88,26 @@ def test_a_bias_does_not_make_an_ordinary_convolution_pass(weight: float) -> Non
     assert not any(passes(layer, 10.0**power, absolute=True) for power in range(-5, 1))
 
 
+class Offset(nn.Module):
+    """Maps of an ordinary convolution on a level that tells how much contrast the image has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 5, padding=2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x) + 100 * x.square().mean((-3, -2, -1), keepdim=True)
+
+
+def test_a_mean_that_differs_between_images_does_not_make_maps_pass() -> None:
+    """It is invariant and tells images apart, so that only the maps without their means show what they are."""
+    error = equivariance_error(Offset().double(), LEVELS * IMAGES, 0.5)
+    assert error.ceiling is not None
+    assert middle(error.valid) < 0.1 * middle(error.ceiling)
+    assert middle(error.relative) > 0.3
+    assert not error.passes(0.1)
+
+
 def test_a_bias_does_not_bring_delta_to_the_floor() -> None:
     """The floor is that of a signal without a bias, which makes Delta itself as small as one likes."""
     error = equivariance_error(biased(1e-4).double(), IMAGES, 0.5)

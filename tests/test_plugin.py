@@ -67,6 +67,23 @@ def test_options_may_stand_in_the_call(pytester: pytest.Pytester) -> None:
     pytester.runpytest().assert_outcomes(passed=3)
 
 
+def test_a_bias_matters_where_delta_itself_is_judged(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        NETWORKS
+        + """
+    @pytest.mark.scale_equivariance(input="1x64x64", tolerance=1e-3)
+    @pytest.mark.parametrize("absolute", [False, True])
+    def test_biased(scale_equivariance, absolute):
+        layer = lift()
+        nn.init.constant_(layer.bias, 9.0)
+        scale_equivariance(layer, absolute=absolute)
+"""
+    )
+    result = pytester.runpytest()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines("E*hardly depends on the image*")
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -34,10 +34,15 @@ def test_an_ordinary_network_fails_at_every_tolerance(name: str, weights: str, s
 
 
 @SLOW
-@pytest.mark.parametrize(("name", "weights"), [(name, weights) for name in zoo.ORDINARY for weights in zoo.WEIGHTS])
+@pytest.mark.parametrize("weights", zoo.WEIGHTS)
+@pytest.mark.parametrize("name", zoo.ORDINARY)
 def test_it_fails_on_photographs_too(name: str, weights: str) -> None:
+    """At the README's tolerance for every draw of weights; where it is as loose as 0.1, not one that sees contrast."""
     photographs, _ = image_set("embedded", 1, zoo.SIDE, zoo.SIDE, 8)
-    assert_fails(zoo.ordinary(name, weights), photographs)
+    if name != "shallow":
+        assert_fails(zoo.ordinary(name, weights), photographs)
+    for seed in range(3):
+        assert not equivariance_error(zoo.ordinary(name, weights, seed), photographs, 1 / 2).passes(1e-2)
 
 
 def test_a_network_that_says_the_same_of_every_image_is_said_to() -> None:

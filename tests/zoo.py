@@ -84,6 +84,11 @@ def cnn() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 8, 7, padding=3), nn.ReLU(), *middle, nn.Conv2d(8, 4, 3, padding=1))
 
 
+def shallow() -> nn.Module:
+    """The mean of one layer's maps, without biases: it follows the contrast of the image; scores."""
+    return scored(nn.Sequential(nn.Conv2d(1, 8, 5, padding=2, bias=False), nn.ReLU()), 8)
+
+
 def resnet() -> nn.Module:
     """Two residual blocks, the second with stride 2; scores."""
 
@@ -112,6 +117,7 @@ def mixer() -> nn.Module:
 ORDINARY: dict[str, Callable[[], nn.Module]] = {
     "cnn": cnn,
     "classifier": lambda: scored(cnn(), 4),
+    "shallow": shallow,
     "unet": UNet,
     "resnet": resnet,
     "vit": vit,

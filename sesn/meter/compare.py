@@ -137,7 +137,8 @@ class EquivarianceError:
 
         The relative one has to be, too: the floor is that of a signal without a bias.
         """
-        return middle(torch.maximum(self.valid, self.relative)) <= 3 * middle(self.floor)
+        limit = 3 * middle(self.floor)
+        return middle(self.valid) <= limit and middle(self.relative) <= limit
 
     def empty(self, *, absolute: bool = False) -> str:
         """Say why a small Delta would show nothing, whatever the tolerance.
