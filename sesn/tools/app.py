@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
-from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,10 +56,10 @@ def check(
     weights: options.Weights = None,
     output: options.OutputName = None,
     tokens: options.Tokens = None,
-    input_: options.InputShape = "3x96x96",
+    input_: options.InputShape = None,
     downscale: Annotated[
-        str, typer.Option(metavar="D,D,...", help="1/s, the inverse of `factor` in Python: 2 halves, 0.5 doubles.")
-    ] = "1.41,2",
+        str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
+    ] = None,
     images: options.ImageSet = "embedded",
     count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
     data: options.DataRoot = None,
@@ -97,14 +96,16 @@ def check(
         meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
         files = OutputFiles(context.params)
         require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
-        subject = load_subject(context.params, checking.BATCH)
-        # The same draw serves every downscale: building may mean reading weights from a file.
-        build = lru_cache(maxsize=1)(lambda draw: subject.target.build(seed + draw))
+        subject = load_subject(context, meter, checking.BATCH)
+
+        def build(draw: int) -> Any:
+            return subject.target.build(seed + draw)
+
         with subject.measuring():
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
             causes = likely_causes(build(0), subject.images, results)
-            say(console, target, f"{subject.images_name}; {meter}; in eval mode", results, tolerance, causes)
+            say(console, target, f"{subject.how(meter)}; in eval mode", results, tolerance, causes)
             well = all(passes(result, tolerance) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
 
@@ -125,8 +126,8 @@ def profile(
     weights: options.Weights = None,
     output: options.OutputName = None,
     tokens: options.Tokens = None,
-    input_: options.InputShape = "3x96x96",
-    downscale: options.OneDownscale = "1.41",
+    input_: options.InputShape = None,
+    downscale: options.OneDownscale = None,
     images: options.ImageSet = "embedded",
     count: options.Count = 4,
     data: options.DataRoot = None,
@@ -147,12 +148,13 @@ def profile(
         from sesn.tools.output import OutputFiles
 
         how: Any = {"resampler": resampler, "ends": ends}
-        meter, files, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
+        meter, files = Meter(**how), OutputFiles(context.params)
+        subject = load_subject(context, meter)
         [factor], module = subject.factors, subject.target.build(seed)
         with subject.measuring():
             rows = profiling.profile(module, subject.images, factor, meter)
         console.print(profiling.profile_table(rows, f"layer profile of {target}, downscale {1 / factor:.4g}"))
-        console.print(f"{subject.images_name}; {meter}; {machine_line()}", highlight=False)
+        console.print(f"{subject.how(meter)}; {machine_line()}", highlight=False)
         files.write(subject.images_name, {"rows": [asdict(row) for row in rows]}, console)
         if all(math.isnan(row.delta) for row in rows):
             raise UsageError(f"Δ of no submodule of {target} could be taken: the notes say why")
@@ -166,8 +168,8 @@ def causes(
     weights: options.Weights = None,
     output: options.OutputName = None,
     tokens: options.Tokens = None,
-    input_: options.InputShape = "3x96x96",
-    downscale: options.OneDownscale = "1.41",
+    input_: options.InputShape = None,
+    downscale: options.OneDownscale = None,
     images: options.ImageSet = "embedded",
     count: options.Count = 4,
     data: options.DataRoot = None,
@@ -188,12 +190,13 @@ def causes(
         from sesn.tools.output import OutputFiles
 
         how: Any = {"resampler": resampler, "ends": ends}
-        meter, files, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
+        meter, files = Meter(**how), OutputFiles(context.params)
+        subject = load_subject(context, meter)
         [factor], module = subject.factors, subject.target.build(seed)
         with progress_bar(progress) as on_step, subject.measuring():
             split = splitting.causes(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
         console.print(splitting.causes_table(split))
-        console.print(f"{subject.images_name}; observed with {meter}, without crop; {machine_line()}", highlight=False)
+        console.print(f"{subject.how(meter)}, observed without crop; {machine_line()}", highlight=False)
 
         def draw() -> Any:
             from sesn.tools.waterfall import draw_causes

@@ -22,8 +22,14 @@ OutputName = Annotated[
     str | None, typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; dots for nested ones.")
 ]
 Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="The grid that the output's tokens [b, n, c] lie on.")]
-InputShape = Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")]
-OneDownscale = Annotated[str, typer.Option(metavar="D", help="1/s, the inverse of `factor` in Python: 2 halves.")]
+InputShape = Annotated[
+    str | None,
+    typer.Option("--input", metavar="CxHxW", help="Channels, height and width. By default 3x96x96, or what fits."),
+]
+OneDownscale = Annotated[
+    str | None,
+    typer.Option(metavar="D", help="1/s: 2 halves the image. By default 1.41 or near."),
+]
 ImageSet = Annotated[
     str,
     typer.Option(metavar="SET|DIR", help="embedded, 1/f, 1/f2, white, stl10 (harness), or a directory of pictures."),
