@@ -67,6 +67,7 @@ def check(
     kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale, invariant.")] = "auto",
     crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
     ends: options.EndsName = "auto",
+    canvas: options.CanvasName = "follow",
     grid: Annotated[
         str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if not the module's.")
     ] = None,
@@ -92,7 +93,7 @@ def check(
         from sesn.tools.output import OutputFiles
         from sesn.tools.verdict import likely_causes, passes, say
 
-        how: Any = {"resampler": resampler, "kind": kind, "ends": ends}
+        how: Any = {"resampler": resampler, "kind": kind, "ends": ends, "canvas": canvas}
         meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
         files = OutputFiles(context.params)
         require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
@@ -133,6 +134,7 @@ def profile(
     data: options.DataRoot = None,
     resampler: options.ResamplerName = "lanczos3",
     ends: options.EndsName = "auto",
+    canvas: options.CanvasName = "follow",
     json: options.JsonPath = None,
     force: options.Force = False,
     seed: options.Seed = 0,
@@ -147,7 +149,7 @@ def profile(
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
 
-        how: Any = {"resampler": resampler, "ends": ends}
+        how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         meter, files = Meter(**how), OutputFiles(context.params)
         subject = load_subject(context, meter)
         [factor], module = subject.factors, subject.target.build(seed)

@@ -167,6 +167,12 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> 
     target = _target(asked)
     with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0])))):
         sizes = fitting_sizes(target.build(asked["seed"]), shape, downscales, usual, meter)
+    if sizes.fixed:
+        shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, sizes.written, "check")
+        raise UsageError(
+            f"{target.words} takes images of {shown}, but not when they are rescaled; rescale the picture on "
+            f"its canvas: run {way_out} --canvas keep"
+        )
     if downscales not in (None, sizes.downscales) or shape not in (None, sizes.shape):
         name = "downscale" if shape in (None, sizes.shape) else "input_"
         rule = f"such that the network's stride of {sizes.stride} divides the sides before and after rescaling"
@@ -192,17 +198,17 @@ def _target(asked: Mapping[str, Any]) -> Target:
     return target._replace(build=lambda seed: OutputOf(build(seed), output=output, tokens=tokens))
 
 
-def command_line(context: Context, changes: Mapping[str, str]) -> str:
-    """The command as it was given, with other values for some of its options."""
+def command_line(context: Context, changes: Mapping[str, str], name: str | None = None) -> str:
+    """The command as it was given, or another of the same options, with other values for some of them."""
     words, given = [], {**context.params, **changes}
     for option in context.command.params:
-        name = str(option.name)
-        told = str(context.get_parameter_source(name)).endswith("COMMANDLINE")
-        if name in changes or told:
-            values = given[name] if isinstance(given[name], list) else [given[name]]
+        key = str(option.name)
+        told = str(context.get_parameter_source(key)).endswith("COMMANDLINE")
+        if key in changes or told:
+            values = given[key] if isinstance(given[key], list) else [given[key]]
             flag = [] if option.param_type_name == "argument" else [option.opts[0]]
             words += [word for value in values for word in (flag if value is True else [*flag, str(value)])]
-    return shlex.join(["sesn", str(context.info_name), *words])
+    return shlex.join(["sesn", name or str(context.info_name), *words])
 
 
 def _oddity(module: nn.Module, images: Tensor) -> str:

@@ -37,7 +37,12 @@ ImageSet = Annotated[
 Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
 ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
-EndsName = Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")]
+EndsName = Annotated[
+    str, typer.Option(help="What lies past the border: auto, zeros, inside, circular, reflection, mean.")
+]
+CanvasName = Annotated[
+    str, typer.Option(help="keep: rescale the picture on its canvas, for networks of one size; or follow.")
+]
 JsonPath = Annotated[
     Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")
 ]

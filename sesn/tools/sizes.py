@@ -26,6 +26,7 @@ class Sizes(NamedTuple):
     shape: Shape
     downscales: list[float]
     stride: int = 1
+    fixed: bool = False  # the network takes images of this shape and not when they are rescaled
 
     @property
     def written(self) -> dict[str, str]:
@@ -45,7 +46,9 @@ def fitting_sizes(
     shapes = USUAL_SHAPES if shape is None else [shape, *(one for one in USUAL_SHAPES if one[0] == shape[0])]
     taken, stride = next(((one, found) for one in shapes if (found := _stride(module, one, meter))), (shapes[0], 0))
     if not stride:
-        return Sizes(taken, [*downscales])
+        return Sizes(shapes[0], [*downscales])
+    if meter.canvas == "keep":
+        return Sizes(taken, [*downscales], stride)
     side = 2 * stride * math.ceil(max(min((shape or taken)[1:]) / (2 * stride), 2))
     square = taken[0], side, side
     # Images of another size are a choice where none was asked for, and a way out where that does not fit.
@@ -54,7 +57,8 @@ def fitting_sizes(
         kept = [_nearest(module, one, each, stride, asked is not None, meter) for each in downscales]
         if None not in kept:
             return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride)
-    return Sizes(shape or taken, [*downscales], stride)
+    fixed = _branches(module, taken, 1 / downscales[0], meter) is None
+    return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
 
 
 def _stride(module: nn.Module, shape: Shape, meter: Meter) -> int:
