@@ -86,8 +86,9 @@ def check(
 ) -> None:
     """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
 
-    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. It is judged relative to what unrelated images give: 0 is
-    equivariant, 1 no better than chance. The module is put into eval mode.
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+
+    The verdict is on Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter
