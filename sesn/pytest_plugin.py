@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "images": "1/f",
     "count": 4,
     "seed": 0,
+    "absolute": False,
 }
 #: And these, which go to `sesn.equivariance_error` as they are.
 OPTIONS = ("grid", "kind", "action", "spoiled", "resampler", "crop", "ends")
@@ -48,8 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def scale_equivariance(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """check(module, **options): fail unless the module's Delta is within the tolerance; the marker gives options too.
+    """check(module, **options): fail unless the module's relative Delta is within the tolerance.
 
+    The marker gives options too. `absolute=True` judges Delta itself, and not relative to unrelated images.
     Returns the measured `sesn.EquivarianceError`, or a list of them if `downscale` is a sequence.
     """
     marked = request.node.get_closest_marker(NAME)

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from test_run_command import cells, invoke
 
 from harness.commands import asked, reproduce
 from harness.commands.options import Choice
+from harness.commands.overview import print_next
 from harness.experiment import Request
 from harness.experiments import EXPERIMENTS, plan
 from harness.records import Measurement, Result
@@ -53,6 +55,12 @@ def test_other_data_are_told_of_once_and_their_times_predict() -> None:
     (line,) = [line for line in text.splitlines() if line.strip().startswith("delta-depth")]
     assert line.split()[3] == "0"
     assert line.split()[-1] in ("s", "min", "h")
+
+
+def test_status_does_not_call_a_store_empty_whose_rows_are_on_other_data() -> None:
+    text = invoke("status", "mnist-scale", "--rows", ROWS).stdout
+    assert "nothing is stored" not in text
+    assert "stored cells are on other data (mnist) than the planned ones (embedded)" in text
 
 
 def test_committed_rows_predict_the_time_of_a_run_into_another_folder(tmp_path: Path) -> None:
@@ -115,6 +123,14 @@ def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
     text = invoke("plan", "mnist-scale", "--budget", "lite", "--rows", tmp_path / "a b", *options).stdout
     command = f"sesn run mnist-scale --budget lite --methods cnn --rows '{tmp_path}/a b' --jobs 2 --where seed=0"
     assert f"Run them with `{command} --where resolution=28 --order worth`." in text
+
+
+def test_the_report_of_an_outside_method_is_told_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for methods, told in ((["cnn"], ""), (["a b.py:MINE"], " --methods 'a b.py:MINE'")):
+        print_next(Console(width=200), Choice(rows=tmp_path, methods=methods))
+        assert capsys.readouterr().out == (
+            f"Draw figures and tables with `sesn report --rows {tmp_path}{told} --out FOLDER`.\n"
+        )
 
 
 def test_a_folder_with_too_few_pictures_is_refused_by_the_plan(tmp_path: Path) -> None:

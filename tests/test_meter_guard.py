@@ -1,8 +1,9 @@
-"""The guard against outputs that hardly depend on the image: no tolerance has a say in it."""
+"""The verdict and its guard: a bias that hides Delta does not hide the relative one, whatever the tolerance."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,24 +11,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from sesn import ScaleGrid, ScaleLift, assert_equivariant, basis_a, equivariance_error
-from sesn.meter.compare import HARDLY, within
+from sesn import EquivarianceError, ScaleGrid, ScaleLift, assert_equivariant, basis_a, equivariance_error
+from sesn.meter.compare import HARDLY, INDEPENDENT, middle
 from sesn.meter.reading import RejectedError
 from sesn.tools.images import random_images
 
 IMAGES = random_images(0, (4, 1, 64, 64), 1.0, None)
-#: Over seven powers of ten, with their ends, where rules change.
-NUMBERS = st.floats(-6, 1).map(lambda power: 10.0**power) | st.sampled_from([0.0, HARDLY, math.nan])
+#: Over many powers of ten, with their ends, where rules change.
+NUMBERS = st.floats(-14, 1).map(lambda power: 10.0**power) | st.sampled_from([0.0, INDEPENDENT, HARDLY, math.nan])
 LADDER = [0.0, *(10.0**power for power in range(-7, 2))]
+MEASURED = equivariance_error(nn.Flatten(), IMAGES, 1.0, kind="invariant")
 
 
-@given(delta=NUMBERS, ceiling=NUMBERS | st.none(), drawn=st.lists(st.floats(0, 10), max_size=5))
+def found(delta: float, ceiling: float | None) -> EquivarianceError:
+    """Scores of four images with these numbers."""
+    given = [None if value is None else torch.full((4,), value, dtype=torch.float64) for value in (delta, ceiling)]
+    return replace(MEASURED, valid=given[0], ceiling=given[1])
+
+
+@given(delta=NUMBERS, ceiling=NUMBERS, drawn=st.lists(st.floats(0, 10), max_size=5), absolute=st.booleans())
 def test_a_looser_tolerance_never_fails_what_a_stricter_one_passes(
-    delta: float, ceiling: float | None, drawn: list[float]
+    delta: float, ceiling: float, drawn: list[float], absolute: bool
 ) -> None:
-    verdicts = [within(delta, ceiling, tolerance) for tolerance in sorted([*LADDER, *drawn])]
+    error = found(delta, ceiling)
+    verdicts = [error.passes(tolerance, absolute=absolute) for tolerance in sorted([*LADDER, *drawn])]
     assert verdicts == sorted(verdicts)
-    assert verdicts[-1] == (delta <= 10 and not (ceiling is not None and ceiling <= HARDLY))
+    shows = ceiling > (HARDLY if absolute else INDEPENDENT) or (absolute and math.isnan(ceiling))
+    assert verdicts[-1] == (shows and delta <= 10 * (1 if absolute else ceiling))
+
+
+@given(delta=st.floats(0, 10))
+def test_without_unrelated_images_there_is_no_relative_verdict(delta: float) -> None:
+    assert not found(delta, None).passes(math.inf)
+    assert found(delta, None).passes(delta, absolute=True)
 
 
 LEVELS = torch.tensor([1.0, 0.5, 2.0, 0.7])[:, None, None, None]
@@ -42,9 +58,9 @@ def softmax_network() -> nn.Module:
     return nn.Sequential(conv, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear, nn.Softmax(1)).double().eval()
 
 
-def passes(module: nn.Module, tolerance: float | None) -> bool:
+def passes(module: nn.Module, tolerance: float | None, images: Tensor = IMAGES, absolute: bool = False) -> bool:
     try:
-        assert_equivariant(module, LEVELS * IMAGES, 0.5, tolerance=tolerance)
+        assert_equivariant(module, images, 0.5, tolerance=tolerance, absolute=absolute)
     except AssertionError:
         return False
     return True
@@ -52,16 +68,69 @@ def passes(module: nn.Module, tolerance: float | None) -> bool:
 
 @pytest.mark.parametrize("tolerance", [1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0])
 def test_an_output_that_hardly_depends_on_the_image_passes_at_no_tolerance(tolerance: float) -> None:
-    assert not passes(softmax_network(), tolerance)
+    assert not passes(softmax_network(), tolerance, LEVELS * IMAGES, absolute=True)
+    assert tolerance == 1.0 or not passes(softmax_network(), tolerance)
 
 
-def test_a_bias_does_not_make_an_ordinary_convolution_pass() -> None:
+def biased(weight: float) -> nn.Module:
     layer = nn.Conv2d(1, 4, 7, padding=3)
     torch.manual_seed(0)
-    nn.init.normal_(layer.weight, std=0.02)
+    nn.init.normal_(layer.weight, std=weight)
     nn.init.ones_(layer.bias)
+    return layer
+
+
+@pytest.mark.parametrize("weight", [0.02, 1e-3])
+def test_a_bias_does_not_make_an_ordinary_convolution_pass(weight: float) -> None:
+    layer = biased(weight)
     assert not passes(layer, None)
-    assert not any(passes(layer, 10.0**power) for power in range(-5, 1))
+    assert not any(passes(layer, 10.0**power) for power in range(-5, 0))
+    assert not any(passes(layer, 10.0**power, absolute=True) for power in range(-5, 1))
+
+
+class Offset(nn.Module):
+    """Maps of an ordinary convolution on a level that tells how much contrast the image has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 5, padding=2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(x) + 100 * x.square().mean((-3, -2, -1), keepdim=True)
+
+
+def test_a_mean_that_differs_between_images_does_not_make_maps_pass() -> None:
+    """It is invariant and tells images apart, so that only the maps without their means show what they are."""
+    error = equivariance_error(Offset().double(), LEVELS * IMAGES, 0.5)
+    assert error.ceiling is not None
+    assert middle(error.valid) < 0.1 * middle(error.ceiling)
+    assert middle(error.relative) > 0.3
+    assert not error.passes(0.1)
+
+
+def test_a_bias_does_not_bring_delta_to_the_floor() -> None:
+    """The floor is that of a signal without a bias, which makes Delta itself as small as one likes."""
+    error = equivariance_error(biased(1e-4).double(), IMAGES, 0.5)
+    assert float(error.valid.max()) < float(error.floor.min())
+    assert not error.at_floor
+
+
+@given(bias=st.floats(-1e3, 1e3))
+def test_a_constant_added_to_the_output_hides_nothing_and_harms_nothing(bias: float) -> None:
+    """It only changes how images of more and of less contrast are weighed."""
+    lift = ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2), dtype=torch.float64).eval()
+    nn.init.zeros_(lift.bias)
+    without = equivariance_error(lift, IMAGES, 0.5)
+    nn.init.constant_(lift.bias, bias)
+    error = equivariance_error(lift, IMAGES, 0.5)
+    assert 0.5 < middle(error.relative) / middle(without.relative) < 2
+    assert error.passes(1e-3)
+
+
+def test_what_the_probe_cannot_tell_is_said() -> None:
+    layer = ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)).eval()
+    with pytest.raises(AssertionError, match=r"exceeds the tolerance 1e-09[\s\S]*choose a larger tolerance"):
+        assert_equivariant(layer, IMAGES, 0.5, tolerance=1e-9)
 
 
 def test_a_bug_of_the_meter_inside_a_module_is_no_refusal_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_a_remembered_answer_is_refused(by_size: bool) -> None:
 
 
 def test_a_remembered_answer_to_one_image_does_not_pass() -> None:
-    with pytest.raises(AssertionError, match="hardly depends on the image"):
+    with pytest.raises(AssertionError, match="does not depend on the image"):
         assert_equivariant(Memory(False), ONE, 0.5, tolerance=1.0)
 
 
@@ -141,7 +141,7 @@ COPIES = {"one": ONE, "three": ONE.expand(3, -1, -1, -1), "most": IMAGES[[0, 0, 
 
 @pytest.mark.parametrize("images", COPIES.values(), ids=COPIES)
 def test_a_constant_does_not_pass_on_copies_of_an_image(images: Tensor) -> None:
-    with pytest.raises(AssertionError, match="hardly depends on the image"):
+    with pytest.raises(AssertionError, match="does not depend on the image"):
         assert_equivariant(Does(level), images, 0.5)
     error = assert_equivariant(ScaleLift(1, 2, WIDE).eval(), images, 0.5)
     assert error.ceiling is not None
@@ -150,5 +150,5 @@ def test_a_constant_does_not_pass_on_copies_of_an_image(images: Tensor) -> None:
 
 
 def test_an_image_of_one_colour_has_an_unrelated_one_too() -> None:
-    with pytest.raises(AssertionError, match="hardly depends on the image"):
+    with pytest.raises(AssertionError, match="does not depend on the image"):
         assert_equivariant(Does(level), torch.full((1, 1, 32, 32), 0.5), 0.5)

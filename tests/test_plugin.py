@@ -40,7 +40,7 @@ def test_a_steerable_network_passes_and_an_ordinary_one_fails(pytester: pytest.P
     result.stdout.fnmatch_lines(
         [
             ">*scale_equivariance(cnn())",
-            "E*not scale-equivariant at factor 0.5 (downscale 2): median Delta * exceeds the tolerance 0.01 by *",
+            "E*not scale-equivariant at factor 0.5 (downscale 2): median relative Delta * exceeds the tolerance 0.01 *",
             "E*the probe's own floor is*unrelated images give*",
             "E*likely cause: ordinary convolution: *Replace them by ScaleLift and ScaleConv.",
         ]
@@ -65,6 +65,23 @@ def test_options_may_stand_in_the_call(pytester: pytest.Pytester) -> None:
 """
     )
     pytester.runpytest().assert_outcomes(passed=3)
+
+
+def test_a_bias_matters_where_delta_itself_is_judged(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        NETWORKS
+        + """
+    @pytest.mark.scale_equivariance(input="1x64x64", tolerance=1e-3)
+    @pytest.mark.parametrize("absolute", [False, True])
+    def test_biased(scale_equivariance, absolute):
+        layer = lift()
+        nn.init.constant_(layer.bias, 9.0)
+        scale_equivariance(layer, absolute=absolute)
+"""
+    )
+    result = pytester.runpytest()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines("E*hardly depends on the image*")
 
 
 @pytest.mark.parametrize(

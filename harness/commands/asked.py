@@ -93,6 +93,13 @@ class Asked:
         same = self.choice.rows.resolve() == COMMITTED
         return self.entries if same else {**stored(COMMITTED, sorted(keys)), **self.entries}
 
+    def has_rows(self, ledger: Ledger) -> bool:
+        """Whether anything was run of the same experiments and budget, be it on other data."""
+        run = (entry.cell for entry in self.entries.values() if entry.status != "skipped")
+        kinds = {(cell.experiment, cell.version, cell.budget) for cell in run}
+        cells = (one.cell for one in ledger.standings)
+        return any((cell.experiment, cell.version, cell.budget) in kinds for cell in cells)
+
     def planned(self, budget: Budget) -> list[Planned]:
         """The cells."""
         cells = plan(replace(self.request, budget=budget), self.experiments)

@@ -83,8 +83,12 @@ def print_next(console: Console, choice: Choice, failed: int = 0) -> None:
     if failed:
         say(console, f"The same command runs the {failed} failed cell{'s' * (failed != 1)} again.")
     else:
-        rows = "" if choice.rows == ROWS else f" --rows {quote(str(choice.rows))} --out FOLDER"
-        say(console, f"Draw figures and tables with `sesn report{rows}`.")
+        # The report knows a method of another file only by that file's name.
+        named = choice.methods or [] if any(":" in name for name in choice.methods or ()) else []
+        options = ["" if choice.rows == ROWS else f" --rows {quote(str(choice.rows))}"]
+        options += [f" --methods {quote(name)}" for name in named]
+        told = "".join(options)
+        say(console, f"Draw figures and tables with `sesn report{told}{' --out FOLDER' if told else ''}`.")
 
 
 def _print_overview(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, verbose: bool, every: bool) -> None:

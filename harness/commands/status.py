@@ -16,14 +16,13 @@ def status(choice: options.Choice, verbose: options.Verbose = False, json: optio
     with consoles(quiet=False) as (console, _):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where
-        from harness.commands.ledger import is_begun
         from harness.commands.overview import as_dict, print_status, running_as_dict
         from harness.records import BUDGETS
 
         asked = Asked(choice)
         place = Where("local", choice.jobs, choice.device)
         ledgers = [asked.ledger(place, budget) for budget in ([asked.budget] if choice.budget else BUDGETS)]
-        shown = [ledger for ledger in ledgers if choice.budget or is_begun(ledger.standings)]
+        shown = [ledger for ledger in ledgers if choice.budget or asked.has_rows(ledger)]
         if json:
             found = {**as_dict(shown, cells=False), "running": running_as_dict(choice.rows)}
             typer.echo(dumps(found, indent=1))

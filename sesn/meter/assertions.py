@@ -59,13 +59,21 @@ def equivariance_error(
 
 
 def assert_equivariant(
-    module: nn.Module, images: Tensor, factor: float, *, tolerance: float | None = None, **options: Any
+    module: nn.Module,
+    images: Tensor,
+    factor: float,
+    *,
+    tolerance: float | None = None,
+    absolute: bool = False,
+    **options: Any,
 ) -> EquivarianceError:
-    """Raise AssertionError unless the median Delta over the images is within a tolerance.
+    """Raise AssertionError unless the median relative Delta over the images is within a tolerance.
 
     Args:
         module, images, factor: as in `Meter.measure`.
-        tolerance: the largest Delta that passes; by default it depends on the module's dtype and on what its output is.
+        tolerance: the largest Delta that passes, relative to what unrelated images give (1 is no better than chance);
+            by default it depends on the module's dtype and on what its output is.
+        absolute: judge Delta itself, which cannot be compared between networks: a bias makes it small.
         options: those of `equivariance_error`.
 
     Returns:
@@ -84,24 +92,29 @@ def assert_equivariant(
     error = equivariance_error(module, images, factor, **options)
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     limit = TOLERANCES[error.kind] + ROUNDING[dtype] if tolerance is None else tolerance
-    if not error.passes(limit):
-        raise AssertionError(explain(module, images, error, limit))
+    if not error.passes(limit, absolute=absolute):
+        raise AssertionError(explain(module, images, error, limit, absolute=absolute))
     return error
 
 
-def explain(module: nn.Module, images: Tensor, error: EquivarianceError, tolerance: float) -> str:
+def explain(
+    module: nn.Module, images: Tensor, error: EquivarianceError, tolerance: float, *, absolute: bool = False
+) -> str:
     """By how much a module misses a tolerance, where, and the likeliest causes with their remedies."""
-    median, floor = middle(error.valid), middle(error.floor)
-    verdict = f"median Delta {median:.3g} over {error.valid.numel()} image(s) exceeds the tolerance {tolerance:.3g}"
-    if math.isnan(median):
+    delta, judged = middle(error.valid), middle(error.judged(absolute=absolute))
+    name = "Delta" if absolute else "relative Delta"
+    verdict = f"median {name} {judged:.3g} over {error.valid.numel()} image(s) exceeds the tolerance {tolerance:.3g}"
+    if math.isnan(delta):
         verdict = "no scale channel or no signal is left to compare"
-    elif median <= tolerance:
-        verdict = f"median Delta {median:.3g}, but {error.empty()}: it shows nothing"
+    elif empty := error.empty(absolute=absolute):
+        verdict = f"median Delta {delta:.3g}, but {empty}: it shows nothing"
     elif tolerance > 0:
-        verdict += f" by {median / tolerance:.3g}x"
-    context = f"  the probe's own floor is {floor:.2g}"
-    if error.unrelated is not None and not math.isnan(median):
-        context += f", unrelated images give {error.unrelated:.2g}"
+        verdict += f" by {judged / tolerance:.3g}x"
+    context = f"  the probe's own floor is {middle(error.floor):.2g}"
+    if error.at_floor:
+        context += ", and no network can be told from an equivariant one below it: choose a larger tolerance"
+    elif error.ceiling is not None and not math.isnan(delta):
+        context += f", Delta itself {delta:.2g}, and unrelated images give {middle(error.ceiling):.2g}"
     heading = f"not scale-equivariant at factor {error.factor:.4g} (downscale {1 / error.factor:.4g}): {verdict}"
     causes = [f"  likely cause: {finding}" for finding in diagnose(module, images, error)[:3]]
     return "\n".join([heading, context, *_where(error), *causes])

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 Action = Callable[[Tensor, float], Tensor]
 #: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
 ROUNDING_ENERGY = 1e-24
-#: Unrelated images differ by about 1 to 2; where they differ by less than this, the output hardly depends on them.
+#: Where unrelated images differ by no more than this, as rounding in float32 does, the output does not depend on them.
+INDEPENDENT = 1e-12
+#: Delta itself shows something only where they differ by more than this; they usually do by about 1 to 2.
 HARDLY = 0.1
 #: The lift that shows the probe's floor: the narrower of the two widths compared, and half its window in sigmas.
 SIGMA = 1.5
@@ -83,6 +85,7 @@ class EquivarianceError:
         floor: Delta of a reference lift on the same images, resampler and crop: what the probe itself contributes.
         ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image, or of noise if that is the same image; None where
             two outputs were compared that had no other.
+        ceiling_centred: `ceiling` without the channels' means, as in `centred`.
         energy: the mean square of L_s Phi(f) over the valid channels.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
@@ -96,7 +99,7 @@ class EquivarianceError:
 
     Example:
         >>> error = sesn.equivariance_error(nn.Identity(), torch.randn(2, 1, 32, 32), 0.5)
-        >>> error.valid, error.at_floor, error.passes(1e-3)
+        >>> error.relative, error.at_floor, error.passes(1e-3)
         (tensor([0., 0.], dtype=torch.float64), True, True)
     """
 
@@ -106,6 +109,7 @@ class EquivarianceError:
     centred: Tensor
     floor: Tensor
     ceiling: Tensor | None
+    ceiling_centred: Tensor | None
     energy: Tensor
     lost: int
     factor: float
@@ -118,37 +122,64 @@ class EquivarianceError:
     meter: Meter | None = None
 
     @property
-    def at_floor(self) -> bool:
-        """Whether the median Delta is within three times the probe's own floor, where it cannot be told from zero."""
-        return middle(self.valid) <= 3 * middle(self.floor)
+    def relative(self) -> Tensor:
+        """Delta over the median that unrelated images give: 0 is equivariant, 1 no better than chance.
 
-    def empty(self) -> str:
+        Of an output with spatial axes it is the same without the channels' means, where that is worse. A bias makes
+        both numbers smaller, so it hides nothing. NaN where unrelated images give the same output, or there are none.
+        """
+        plain = self.valid / _chance(self.ceiling)
+        return torch.maximum(plain, self.centred / _chance(self.ceiling_centred)) if self.kind in SPATIAL else plain
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether the median Delta is within three times the probe's own floor, where it cannot be told from zero.
+
+        The relative one has to be, too: the floor is that of a signal without a bias.
+        """
+        limit = 3 * middle(self.floor)
+        return middle(self.valid) <= limit and middle(self.relative) <= limit
+
+    def empty(self, *, absolute: bool = False) -> str:
         """Say why a small Delta would show nothing, whatever the tolerance.
+
+        Args:
+            absolute: Delta itself is judged, which a bias makes small.
 
         Returns:
             The reason; an empty text if it shows something.
         """
+        unrelated = _chance(self.ceiling)
         if self.kind in SPATIAL and math.isnan(middle(self.centred)):
             return "the output is constant over space"
-        if hardly_depends(self.unrelated):
-            return f"the output hardly depends on the image (unrelated images differ by {self.unrelated:.2g})"
+        if unrelated <= INDEPENDENT:
+            return f"the output does not depend on the image (unrelated images differ by {unrelated:.2g})"
+        if absolute and unrelated <= HARDLY:
+            return f"the output hardly depends on the image (unrelated images differ by {unrelated:.2g})"
         return ""
 
-    def passes(self, tolerance: float) -> bool:
-        """Ask whether the median Delta is within a tolerance and shows something.
+    def judged(self, *, absolute: bool = False) -> Tensor:
+        """Give what a tolerance is held against.
 
         Args:
-            tolerance: the largest Delta that passes.
+            absolute: Delta itself, and not relative to unrelated images.
 
         Returns:
-            Whether it passes.
+            One number per image.
         """
-        return within(middle(self.valid), self.unrelated, tolerance) and not self.empty()
+        return self.valid if absolute else self.relative
 
-    @property
-    def unrelated(self) -> float | None:
-        """The median Delta of unrelated images."""
-        return None if self.ceiling is None else middle(self.ceiling)
+    def passes(self, tolerance: float, *, absolute: bool = False) -> bool:
+        """Ask whether the median of the relative Delta is within a tolerance and shows something.
+
+        Args:
+            tolerance: the largest that passes. What passes at a tolerance passes at every looser one.
+            absolute: judge Delta itself, which cannot be compared between networks: a bias makes it small.
+
+        Returns:
+            Whether it passes; what cannot be compared (NaN) does not.
+        """
+        return middle(self.judged(absolute=absolute)) <= tolerance and not self.empty(absolute=absolute)
 
     @property
     def on_grid(self) -> bool:
@@ -198,17 +229,23 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
             return [(moved[inside], against[inside])]
         return [(moved[:, :, j][inside], against[:, :, k][inside]) for k, j in pairs]
 
-    inside = channels(direct, crop)
+    inside, unrelated = channels(direct, crop), None if others is None else channels(others, crop)
     sums, whole_sums = _sums(inside, moved), _sums(channels(direct, 0), moved)
     nothing = torch.full((len(moved),), math.nan, dtype=torch.float64, device="cpu")
     numbers = inside[0][0][0].numel() if inside else 0
+
+    def without_means(either: list[tuple[Tensor, Tensor]]) -> Tensor:
+        spatial = found.kind in SPATIAL
+        return _centred([either[i] for i in valid], sums[1, valid].sum(0)) if spatial else nothing
+
     return EquivarianceError(
         valid=_ratio(sums[:, valid]),
         all=_ratio(sums),
         uncropped=_ratio(whole_sums[:, valid]),
-        centred=_centred([inside[i] for i in valid], sums[1, valid].sum(0)) if found.kind in SPATIAL else nothing,
+        centred=without_means(inside),
         floor=floor,
-        ceiling=None if others is None else _ratio(_sums(channels(others, crop), moved)[:, valid]),
+        ceiling=None if unrelated is None else _ratio(_sums(unrelated, moved)[:, valid]),
+        ceiling_centred=None if unrelated is None else without_means(unrelated),
         energy=(sums[1, valid] / numbers).mean(0),
         lost=scales - len(valid) if grid is not None else 0,
         factor=float(factor),
@@ -269,17 +306,8 @@ def _responses(images: Tensor, sigma: float, ends: Ends) -> Tensor:
     return make_passes(torch.stack(sampled).to(images), pairs, *axes).responses(images)
 
 
-def hardly_depends(unrelated: float | None) -> bool:
-    """Whether unrelated images differ so little that a small Delta shows nothing. The tolerance has no say in it."""
-    return unrelated is not None and unrelated <= HARDLY
-
-
-def within(delta: float, unrelated: float | None, tolerance: float) -> bool:
-    """Whether a Delta, beside that of unrelated images, passes; what cannot be compared (NaN) does not.
-
-    What passes at a tolerance passes at every looser one.
-    """
-    return delta <= tolerance and not hardly_depends(unrelated)
+def _chance(ceiling: Tensor | None) -> float:
+    return math.nan if ceiling is None else middle(ceiling)
 
 
 def middle(values: Tensor) -> float:

@@ -74,7 +74,10 @@ def check(
     draws: Annotated[
         int, typer.Option(min=1, help="Most weight draws; they stop when the interval is narrow enough.")
     ] = 1,
-    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a median Δ is above it.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above it.")] = None,
+    absolute: Annotated[
+        bool, typer.Option("--absolute", help="Judge Δ itself, not relative to what unrelated images give.")
+    ] = False,
     json: options.JsonPath = None,
     picture: options.PicturePath = None,
     force: options.Force = False,
@@ -84,6 +87,8 @@ def check(
     """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
 
     Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+
+    The verdict is on Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter
@@ -106,8 +111,8 @@ def check(
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
             causes = likely_causes(build(0), subject.images, results)
-            say(console, target, f"{subject.how(meter)}; in eval mode", results, tolerance, causes)
-            well = all(passes(result, tolerance) for result in results)
+            say(console, target, f"{subject.how(meter)}; in eval mode", results, tolerance, causes, absolute)
+            well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
 
             def drawn() -> Any:

@@ -27,7 +27,7 @@ RAW = {
     "delta_all": "all",
     "delta_uncropped": "uncropped",
     "delta_centred": "centred",
-    **{name: name for name in ("floor", "ceiling", "energy", "by_scale", "border")},
+    **{name: name for name in ("floor", "ceiling", "ceiling_centred", "energy", "by_scale", "border")},
 }
 DEFAULT = Meter()
 
@@ -59,6 +59,15 @@ class Checked:
         """The summary of Delta over draws and images."""
         return summarise(torch.stack([error.valid for error in self.draws]))
 
+    @cached_property
+    def relative(self) -> Summary:
+        """The summary of Delta over what unrelated images give: 0 is equivariant, 1 no better than chance."""
+        return summarise(torch.stack([error.relative for error in self.draws]))
+
+    def judged(self, *, absolute: bool = False) -> float:
+        """The median that a tolerance is held against: the relative Delta, or Delta itself."""
+        return self.delta.median if absolute else self.relative.median
+
     def median(self, name: str) -> float:
         """The median of one of the raw quantities; NaN where there is none."""
         values = self.raw(name)
@@ -66,12 +75,13 @@ class Checked:
 
     @property
     def at_floor(self) -> bool:
-        """Whether the median Delta is within three times the probe's own floor: it cannot be told from zero then."""
-        return self.delta.median <= 3 * self.median("floor")
+        """Whether neither Delta nor the relative one is above three times the probe's floor: both may be zero then."""
+        limit = 3 * self.median("floor")
+        return self.delta.median <= limit and self.relative.median <= limit
 
-    def empty(self) -> str:
+    def empty(self, *, absolute: bool = False) -> str:
         """Why a small Delta would show nothing in one of the draws; an empty text if it shows something."""
-        return next(filter(None, (error.empty() for error in self.draws)), "")
+        return next(filter(None, (error.empty(absolute=absolute) for error in self.draws)), "")
 
     def row(self) -> dict[str, Any]:
         """Everything as plain data, raw values as [draws][images]."""
@@ -81,6 +91,8 @@ class Checked:
             "downscale": self.downscale,
             **{name: getattr(error, name) for name in ("factor", "kind", "crop", "lost", "residual")},
             "pairs": [list(pair) for pair in error.pairs],
+            "relative_median": self.relative.median,
+            "relative": [error.relative.tolist() for error in self.draws],
             "stopped": self.repetition.reason if self.repetition else "one weight draw was asked for",
             **{key: None if values is None else values.tolist() for key, values in raw.items()},
         }
@@ -163,4 +175,4 @@ def joined(errors: Sequence[EquivarianceError]) -> EquivarianceError:
     """The errors of several batches of one module at one factor as that of all their images."""
     known = [name for name in RAW.values() if all(getattr(error, name) is not None for error in errors)]
     together: dict[str, Any] = {name: torch.cat([getattr(error, name) for error in errors], -1) for name in known}
-    return replace(errors[0], **{"ceiling": None, **together})
+    return replace(errors[0], **{"ceiling": None, "ceiling_centred": None, **together})

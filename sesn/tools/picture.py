@@ -46,8 +46,8 @@ def draw(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> Figur
         for row, shown in zip(grid, views, strict=True):
             _draw_image(row[0], shown)
             (_draw_maps if shown.moved.dim() == 2 else _draw_values)(row[1:], shown)
-            summary = shown.result.delta
-            row[-1].set_xlabel(f"median Δ of {summary.n}: {summary.median:.2g}", fontsize=8)
+            summary, relative = shown.result.delta, shown.result.relative.median
+            row[-1].set_xlabel(f"median Δ of {summary.n}: {summary.median:.2g}, relative {relative:.2g}", fontsize=8)
     return figure
 
 

@@ -18,7 +18,7 @@ from sesn.tools.machine import machine_line
 
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
-#: A Delta beyond this part of that of unrelated images is worth a word.
+#: A relative Delta beyond this is hardly better than chance.
 NEAR = 0.5
 #: Downscales side by side in one table: what fits into 80 columns.
 MOST_COLUMNS = 4
@@ -29,37 +29,46 @@ def number(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.1e}"
 
 
-def verdict(result: Checked, tolerance: float | None) -> tuple[str, str]:
+def verdict(result: Checked, tolerance: float | None, absolute: bool = False) -> tuple[str, str]:
     """What to make of a result, and its colour: at the floor, within or above the tolerance, or nothing to compare."""
-    median = result.delta.median
-    if math.isnan(median) or result.empty():
-        return "nothing to compare" if math.isnan(median) else "shows nothing", "red"
-    if tolerance is not None and not median <= tolerance:
+    if math.isnan(result.delta.median) or result.empty(absolute=absolute):
+        return "nothing to compare" if math.isnan(result.delta.median) else "shows nothing", "red"
+    if not passes(result, tolerance, absolute):
         return f"above {tolerance:g}", "red"
     if result.at_floor:
         return "at the floor", "green"
     return ("measured", "default") if tolerance is None else (f"within {tolerance:g}", "green")
 
 
-def passes(result: Checked, tolerance: float | None) -> bool:
-    """Whether the median Delta is within the tolerance, if there is one.
+def passes(result: Checked, tolerance: float | None, absolute: bool = False) -> bool:
+    """Whether the median relative Delta (or Delta itself) is within the tolerance, if there is one.
 
     What cannot be compared does not pass, nor what would show nothing.
     """
-    median = result.delta.median
-    return not math.isnan(median) and (tolerance is None or (median <= tolerance and not result.empty()))
+    limit = math.inf if tolerance is None else tolerance
+    return not math.isnan(result.delta.median) and (
+        result.judged(absolute=absolute) <= limit and not result.empty(absolute=absolute)
+    )
+
+
+def _decibels(delta: float) -> str:
+    return f"{10 * math.log10(delta):.1f} dB" if delta > 0 else "–"
 
 
 #: The lines of the table: what they are called, and what they say of a result.
 LINES: dict[str, Callable[[Checked], str]] = {
+    "relative Δ": lambda r: number(r.relative.median),
+    "  95 % interval": lambda r: f"{number(r.relative.low)} .. {number(r.relative.high)}",
     "Δ median": lambda r: "at the floor" if r.at_floor else number(r.delta.median),
-    "  95 % interval": lambda r: f"{number(r.delta.low)} .. {number(r.delta.high)}",
+    "  95 % interval of Δ": lambda r: f"{number(r.delta.low)} .. {number(r.delta.high)}",
     "  95th percentile": lambda r: number(r.delta.p95),
     "  largest": lambda r: number(r.delta.max),
+    "  in decibels": lambda r: _decibels(r.delta.median),
     "Δ of all channels": lambda r: number(r.median("all")),
     "Δ without means": lambda r: number(r.median("centred")),
     "floor of the probe": lambda r: number(r.median("floor")),
     "unrelated images": lambda r: number(r.median("ceiling")),
+    "  without means": lambda r: number(r.median("ceiling_centred")),
     "energy of L_s Φ(f)": lambda r: number(r.median("energy")),
     "scales lost": lambda r: str(r.first.lost) if r.first.kind in ("field", "scale") else "–",
     "crop, pixels": lambda r: str(r.first.crop),
@@ -67,7 +76,7 @@ LINES: dict[str, Callable[[Checked], str]] = {
 }
 
 
-def _table(results: Sequence[Checked], title: str, tolerance: float | None) -> Table:
+def _table(results: Sequence[Checked], title: str, tolerance: float | None, absolute: bool) -> Table:
     # Plain text: the name of a file is no markup.
     table = Table(box=box.SIMPLE_HEAD, title=Text(title), pad_edge=False)
     table.add_column("downscale")
@@ -75,33 +84,43 @@ def _table(results: Sequence[Checked], title: str, tolerance: float | None) -> T
         table.add_column(f"{result.downscale:.4g}", justify="right")
     for heading, text in LINES.items():
         table.add_row(heading, *(text(result) for result in results))
-    table.add_row("verdict", *(Text(*verdict(result, tolerance)) for result in results))
+    table.add_row("verdict", *(Text(*verdict(result, tolerance, absolute)) for result in results))
     return table
 
 
-def sentence(result: Checked, tolerance: float | None) -> str:
+def sentence(result: Checked, tolerance: float | None, absolute: bool = False) -> str:
     """One result in words."""
-    median, floor, unrelated = result.delta.median, result.median("floor"), result.median("ceiling")
+    delta, floor, relative = result.delta.median, result.median("floor"), result.relative.median
     start = f"downscale {result.downscale:.4g}: "
-    if math.isnan(median):
+    if math.isnan(delta):
         silent = bool((result.first.energy == 0).any())
         lost = f"no scale channel is left to compare ({result.first.lost} lost)"
         return start + ("the output is zero: there is nothing to compare" if silent else lost)
-    if result.at_floor:
-        said = f"Δ {number(median)} is at the floor ({number(floor)}): it cannot be told from zero"
-    else:
-        said = f"Δ {number(median)} is {median / floor:.3g} times the floor" if floor else f"Δ {number(median)}"
-    if empty := result.empty():
-        said += f"; but {empty}: it shows nothing"
-    elif tolerance is not None:
-        said += f"; {'within' if passes(result, tolerance) else 'ABOVE'} the tolerance {tolerance:g}"
-    if median > NEAR * unrelated and not empty:
-        said += f"; unrelated images differ by {number(unrelated)}, hardly more"
+    if empty := result.empty(absolute=absolute):
+        return f"{start}Δ {number(delta)}, but {empty}: it shows nothing"
+    said = f"relative Δ {number(relative)}, {_nearness(result)}"
+    if absolute:
+        said += f"; judged by Δ itself, {number(delta)}"
+    if tolerance is not None:
+        said += f"; {'within' if passes(result, tolerance, absolute) else 'ABOVE'} the tolerance {tolerance:g}"
+    if result.at_floor and not passes(result, tolerance, absolute):
+        said += f", which the probe's own floor ({number(floor)}) keeps any network from meeting: choose a larger one"
     if not result.first.on_grid:
         said += "; between two scales of the grid, compared with the nearest"
-    if result.median("centred") > HIDDEN * median and not result.at_floor:
-        said += f"; without the channels' means it is {number(result.median('centred'))}: a bias or a mean hides it"
+    if result.median("centred") > HIDDEN * delta and not result.at_floor:
+        said += f"; Δ itself is {number(delta)}, as a bias or a mean hides it: without the channels' means it is "
+        said += number(result.median("centred"))
     return start + said
+
+
+def _nearness(result: Checked) -> str:
+    """What a relative Delta means, in plain words."""
+    relative = result.relative.median
+    if result.at_floor:
+        return f"at the floor of the probe ({number(result.median('floor'))}): it cannot be told from zero"
+    if relative > NEAR:
+        return "no better than chance" if relative >= 1 else "hardly better than chance"
+    return f"{100 * relative:.2g} % of what unrelated images give"
 
 
 def likely_causes(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> list[str]:
@@ -121,13 +140,15 @@ def say(
     results: Sequence[Checked],
     tolerance: float | None,
     causes: Sequence[str],
+    absolute: bool = False,
 ) -> None:
     """The table, how it was measured, the verdict in words, and the likely causes."""
     for start in range(0, len(results), MOST_COLUMNS):
-        console.print(_table(results[start : start + MOST_COLUMNS], "" if start else f"Δ of {target}", tolerance))
+        shown, title = results[start : start + MOST_COLUMNS], "" if start else f"Δ of {target}"
+        console.print(_table(shown, title, tolerance, absolute))
     console.print(Text(f"{how}\n{machine_line()}"))
     for result in results:
-        console.print(Text(sentence(result, tolerance)))
+        console.print(Text(sentence(result, tolerance, absolute)))
         if result.repetition is not None:
             console.print(Text(f"  {result.repetition.reason}"))
     if causes:

@@ -1,0 +1,72 @@
+"""The acceptance of the verdict: no ordinary network of the zoo passes at any tolerance, every wide SESN field does."""
+
+from __future__ import annotations
+
+import pytest
+import zoo
+from torch import Tensor, nn
+
+from sesn import assert_equivariant, equivariance_error
+from sesn.tools.images import image_set
+
+TOLERANCES = [1e-4, 1e-3, 1e-2, 1e-1]
+DRAWN, _ = image_set("1/f", 1, zoo.SIDE, zoo.SIDE, 6)
+SLOW = pytest.mark.slow
+#: Training takes a second each.
+CASES = [
+    pytest.param(name, weights, seed, marks=SLOW if weights == "trained" or seed else ())
+    for name in zoo.ORDINARY
+    for weights in zoo.WEIGHTS
+    for seed in range(3)
+]
+
+
+def assert_fails(network: nn.Module, images: Tensor) -> None:
+    error = equivariance_error(network, images, 1 / 2)
+    assert [tolerance for tolerance in TOLERANCES if error.passes(tolerance)] == []
+    with pytest.raises(AssertionError, match="not scale-equivariant"):
+        assert_equivariant(network, images, 1 / 2, tolerance=TOLERANCES[-1])
+
+
+@pytest.mark.parametrize(("name", "weights", "seed"), CASES)
+def test_an_ordinary_network_fails_at_every_tolerance(name: str, weights: str, seed: int) -> None:
+    assert_fails(zoo.ordinary(name, weights, seed), DRAWN)
+
+
+@SLOW
+@pytest.mark.parametrize("weights", zoo.WEIGHTS)
+@pytest.mark.parametrize("name", zoo.ORDINARY)
+def test_it_fails_on_photographs_too(name: str, weights: str) -> None:
+    """At the README's tolerance for every draw of weights; where it is as loose as 0.1, not one that sees contrast."""
+    photographs, _ = image_set("embedded", 1, zoo.SIDE, zoo.SIDE, 8)
+    if name != "shallow":
+        assert_fails(zoo.ordinary(name, weights), photographs)
+    for seed in range(3):
+        assert not equivariance_error(zoo.ordinary(name, weights, seed), photographs, 1 / 2).passes(1e-2)
+
+
+def test_a_network_that_says_the_same_of_every_image_is_said_to() -> None:
+    """Layer norm leaves nothing but rounding of this one, which no ratio should judge."""
+    with pytest.raises(AssertionError, match="the output does not depend on the image"):
+        assert_equivariant(zoo.ordinary("vit", "shifted"), DRAWN, 1 / 2, tolerance=10.0)
+
+
+@pytest.mark.parametrize("downscale", [2**0.5, 2.0])
+@pytest.mark.parametrize("depth", [1, 2, 3, pytest.param(4, marks=SLOW), pytest.param(5, marks=SLOW)])
+def test_a_wide_field_passes(depth: int, downscale: float) -> None:
+    assert_equivariant(zoo.wide_field(depth), DRAWN, 1 / downscale, tolerance=1e-3)
+
+
+def test_a_wide_field_with_a_large_bias_passes_but_not_by_delta_itself() -> None:
+    field = zoo.shifted(zoo.wide_field(1))
+    assert_equivariant(field, DRAWN, 1 / 2, tolerance=1e-3)
+    with pytest.raises(AssertionError, match="hardly depends on the image"):
+        assert_equivariant(field, DRAWN, 1 / 2, tolerance=1e-3, absolute=True)
+
+
+@SLOW
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("depth", [1, 3, 5])
+def test_a_wide_field_passes_on_photographs(depth: int, seed: int) -> None:
+    photographs, _ = image_set("embedded", 1, zoo.SIDE, zoo.SIDE, 8)
+    assert_equivariant(zoo.wide_field(depth, seed), photographs, 1 / 2, tolerance=1e-3)
