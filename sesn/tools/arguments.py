@@ -105,6 +105,17 @@ def parse_grid(text: str | None) -> ScaleGrid | None:
         raise UsageError(complaint("grid", text, rule, "for example 1.5,3,6")) from error
 
 
+def parse_numbers(name: str, text: str | None) -> list[float] | None:
+    """Numbers from "0.485,0.456,0.406", if they were given."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        rule = "numbers with commas between"
+        raise UsageError(complaint(name, text, rule, "for example 0.485,0.456,0.406")) from error
+
+
 def parse_tokens(text: str | None) -> tuple[int, int] | None:
     """Rows and columns of the grid of tokens from "14x14", if they were given."""
     if text is None:
@@ -181,7 +192,8 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> 
     chosen = [f"--{name.rstrip('_')} {value}" for name, value in sizes.written.items() if asked[name] is None]
     said = f"{' '.join(chosen)} chosen for the network's stride of {sizes.stride}" if chosen else ""
     asked.update(sizes.written)
-    images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"])
+    normalised: Any = {name: parse_numbers(name, asked[name]) for name in ("mean", "std")}
+    images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"], **normalised)
     return Subject(target, images, name, [1 / one for one in sizes.downscales], said)
 
 

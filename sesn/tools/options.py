@@ -34,6 +34,11 @@ ImageSet = Annotated[
     str,
     typer.Option(metavar="SET|DIR", help="embedded, 1/f, 1/f2, white, stl10 (harness), or a directory of pictures."),
 ]
+Mean = Annotated[
+    str | None,
+    typer.Option("--mean", metavar="M,M,...", help="Mean that the network expects taken off pictures in 0..1."),
+]
+Std = Annotated[str | None, typer.Option("--std", metavar="D,D,...", help="Deviation that it expects them divided by.")]
 Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
 ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
