@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from harness.data.stl10 import IMAGE_BYTES, stl10
+from sesn.errors import UsageError
+from sesn.tools.app import app
 from sesn.tools.images import SPECTRA, centre_crop, image_set, image_sets, picture_files, random_images, read_pictures
 
 SHAPES = [(3, 96, 96), (1, 28, 40), (2, 100, 112)]
@@ -239,3 +243,44 @@ def test_the_real_images_are_upright(real_stl10: Path) -> None:
     up_down = images[:32].mean() - images[-32:].mean()
     left_right = images[:, :32].mean() - images[:, -32:].mean()
     assert up_down > 5 * left_right.abs()
+
+
+# --- normalised as a network expects it
+
+
+def test_pictures_are_normalised_as_asked_and_said_to_be() -> None:
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    images, name = image_set("embedded", 3, 64, 64, 4, mean=mean, std=std)
+    raw, _ = image_set("embedded", 3, 64, 64, 4, mean=[0.0])
+    assert (float(raw.min()) >= 0, float(raw.max()) <= 1, float(raw.mean()) > 0.1) == (True, True, True)
+    scale, shift = (torch.tensor(each, dtype=torch.float64)[:, None, None] for each in (std, mean))
+    assert torch.allclose(images * scale + shift, raw)
+    assert "normalised by mean 0.485, 0.456, 0.406 and std 0.229, 0.224, 0.225" in name
+    plain, _ = image_set("embedded", 3, 64, 64, 4)
+    assert torch.allclose(raw - raw.mean((-2, -1), keepdim=True), plain)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"name": "white", "mean": [0.5]}, "`mean` .=.0.5.. must be left out for the synthetic images white"),
+        ({"mean": [0.5, 0.5]}, "must be one number, or 3, one for each channel"),
+        ({"std": [0.0]}, "`std` .=.0.0.. must be above 0"),
+        ({"mean": [float("nan")]}, "must be finite numbers"),
+    ],
+)
+def test_what_cannot_normalise_is_refused(how: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        image_set(**{"name": "embedded", "channels": 3, "height": 32, "width": 32, "count": 2, **how})
+
+
+def test_every_command_normalises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["torch.nn:Identity", "--input", "3x32x32", "--downscale", "2", "--count", "2", "--mean", "0.5", "--std"]
+    for command in ("check", "profile"):
+        result = CliRunner().invoke(app, [command, *words, "0.25"])
+        assert result.exit_code == 0, result.output
+        assert "normalised by mean 0.5 and std 0.25" in " ".join(result.output.split())
+    assert "must be numbers with commas between" in " ".join(
+        CliRunner().invoke(app, ["check", *words, "x"]).output.split()
+    )

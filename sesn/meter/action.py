@@ -16,7 +16,7 @@ from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, along_both, bands, whole
 from sesn.errors import WrongTypeError
-from sesn.meter.resample import Ends, Resampler, resampler_line, resampling_matrix
+from sesn.meter.resample import Canvas, Ends, Resampler, resampler_line, resampling_matrix
 from sesn.scales import ScaleGrid
 
 
@@ -79,17 +79,23 @@ def scale_of(element: Element) -> float:
 
 
 def rescale(
-    image: Tensor, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
+    image: Tensor,
+    factor: float,
+    resampler: Resampler = "lanczos3",
+    ends: Ends = "zeros",
+    offset: float = 0.0,
+    *,
+    canvas: Canvas = "follow",
 ) -> Tensor:
     """L_s on the last two axes, about the centre, computed in float64.
 
     Args:
         image: [..., h, w].
         factor: s > 0; below 1 shrinks. Factor 1 returns the image itself.
-        resampler, ends, offset: as in `resampling_matrix`.
+        resampler, ends, offset, canvas: as in `resampling_matrix`; past the ends "mean", the picture has its mean.
 
     Returns:
-        [..., round(h s), round(w s)], with the input's dtype and device.
+        [..., round(h s), round(w s)], or [..., h, w] if the canvas is kept, with the input's dtype and device.
 
     Raises:
         UsageError: the image has no two axes, or an argument breaks its rule.
@@ -106,15 +112,18 @@ def rescale(
         return image
     place = image.device if image.device.type != "mps" else torch.device("cpu")  # MPS has no float64
     precise = image.to(place, torch.float64)
-    rows, columns = (_blocks(n, factor, resampler, ends, offset, precise) for n in image.shape[-2:])
+    if ends == "mean":
+        mean = precise.mean((-2, -1), keepdim=True)
+        return (rescale(precise - mean, factor, resampler, "zeros", offset, canvas=canvas) + mean).to(image)
+    rows, columns = (_blocks(n, factor, resampler, ends, offset, canvas, precise) for n in image.shape[-2:])
     return along_both(rows, columns, precise).to(image)
 
 
 def _blocks(
-    size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, like: Tensor
+    size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, canvas: Canvas, like: Tensor
 ) -> tuple[Block, ...]:
-    matrix = resampling_matrix(size, factor, resampler, ends, offset)
-    line = resampler_line(size, factor, resampler, ends, offset)
+    matrix = resampling_matrix(size, factor, resampler, ends, offset, canvas=canvas)
+    line = resampler_line(size, factor, resampler, ends, offset) if canvas == "follow" else None
     return whole(matrix, like) if line is None or recording() else bands(matrix, line, like)
 
 

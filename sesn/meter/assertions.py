@@ -13,7 +13,7 @@ from sesn.meter.compare import Action, EquivarianceError, middle
 from sesn.meter.diagnosis import diagnose
 from sesn.meter.meter import Meter
 from sesn.meter.reading import Kind
-from sesn.meter.resample import Ends, Resampler
+from sesn.meter.resample import Canvas, Ends, Resampler
 from sesn.scales import ScaleGrid
 
 #: What a module that is equivariant by construction reaches on a pixel grid, by what its output is. Pooling over space
@@ -35,13 +35,14 @@ def equivariance_error(
     resampler: Resampler = "lanczos3",
     crop: int | Literal["auto"] = "auto",
     ends: Ends | Literal["auto"] = "auto",
+    canvas: Canvas = "follow",
     repeat: bool = True,
 ) -> EquivarianceError:
     """Measure Delta of a module under L_s, s = factor (< 1 shrinks).
 
     Args:
         module, images, factor, repeat: as in `Meter.measure`.
-        grid, kind, action, spoiled, resampler, crop, ends: as in `Meter`.
+        grid, kind, action, spoiled, resampler, crop, ends, canvas: as in `Meter`.
 
     Returns:
         Delta for each image, and what it is judged by.
@@ -53,7 +54,7 @@ def equivariance_error(
         >>> sesn.equivariance_error(nn.Identity(), torch.randn(2, 1, 32, 32), 0.5).valid.tolist()
         [0.0, 0.0]
     """
-    meter = Meter(resampler, ends, crop, kind, grid, spoiled, action)
+    meter = Meter(resampler, ends, crop, kind, grid, spoiled, action, canvas)
     return meter.measure(module, images, factor, repeat=repeat)
 
 

@@ -107,18 +107,30 @@ def spoiled_along(path: Path | None, spoiled: int | None) -> int:
     return path.spoiled
 
 
-def output_crop(found: Branches, crop: int | str, *, acted: bool) -> tuple[int, Receptive]:
-    """Pixels of the output to leave out at each border, and how far it looks; `acted` where an action moved it."""
-    output, seen, side = found.direct, found.original.seen, min(found.direct.shape[-2:])
+def background(found: Branches) -> int:
+    """Pixels of the output at each border that show no picture, on a canvas that is kept."""
+    hidden = (1 - min(1.0, found.factor)) / 2
+    return math.ceil(hidden * max(found.direct.shape[-2:])) if found.kind in SPATIAL else 0
+
+
+def output_crop(found: Branches, crop: int | str, *, acted: bool, edge: int | None = None) -> tuple[int, Receptive]:
+    """Pixels of the output to leave out at each border, and how far it looks; `acted` where an action moved it.
+
+    On a canvas that is kept, `edge` pixels of background come before them: the rescaled picture is seen with as much of
+    it as the kernels reach, whatever the factor.
+    """
+    shown, reach = edge or 0, found.factor if edge is None else 1.0
+    output, seen, side = found.direct, found.original.seen, min(found.direct.shape[-2:]) - 2 * shown
+    require(side > 0, "canvas", "keep", "for images that are nearly square, or less rescaled")
     if crop == "auto" and found.kind in SPATIAL:
         seen = receptive_field_of(found.module, found.images, found.original)
-        return automatic_crop(seen, found.factor, side // 4), seen
+        return shown + automatic_crop(seen, reach, side // 4), seen
     if crop == "auto" or not (found.kind in SPATIAL or (acted and output.dim() >= 4)):
         return 0, seen
     pixels = whole("crop", crop, 0)
     rule = f"less than half of the output's side ({side})"
     require(2 * pixels < side, "crop", crop, rule, f"use at most {(side - 1) // 2}")
-    return pixels, seen
+    return shown + pixels, seen
 
 
 def automatic_crop(seen: Receptive, factor: float, most: int) -> int:

@@ -16,9 +16,9 @@ from sesn.errors import UsageError
 from sesn.meter import reading
 from sesn.meter.action import Element, ScaleTranslation, rescale, scale_of, translate
 from sesn.meter.compare import Action, Branches, EquivarianceError, acted, compare, moved_channels, reference_error
-from sesn.meter.extent import automatic_crop, output_crop, seen_by, spoiled_along
+from sesn.meter.extent import automatic_crop, background, output_crop, seen_by, spoiled_along
 from sesn.meter.reading import KINDS, Kind, Reading
-from sesn.meter.resample import Ends, Resampler, resampled_size, resampler_ends
+from sesn.meter.resample import Canvas, Ends, Resampler, resampled_size, resampler_ends
 from sesn.meter.stages import Recorded, Stage, recorded
 from sesn.scales import ScaleGrid
 
@@ -37,6 +37,9 @@ class Meter:
         spoiled: scale channels at the large end that interscale layers fill with zeros; by default counted.
         action: how L_s acts on an output that is none of these: action(output, factor) -> output. If it has a method
             `partnered(output, direct, factor)`, a mask of what can be compared, `valid` is over that alone.
+        canvas: "follow" for images that change their size with the picture in them; "keep" for networks that take one
+            size: the picture is rescaled on its canvas, where `ends` is the background ("reflection" by default,
+            "mean", "zeros", "circular"). Of maps, the background is left out with the border.
 
     Raises:
         UsageError: the resampler, the ends or the kind is unknown, or an action is given with a grid.
@@ -58,10 +61,11 @@ class Meter:
     grid: ScaleGrid | None = None
     spoiled: int | None = None
     action: Action | None = None
+    canvas: Canvas = "follow"
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
-        resampler_ends(self.resampler, self.ends)
+        resampler_ends(self.resampler, self.ends, self.canvas)
         if self.action is not None and (self.grid is not None or self.spoiled is not None):
             raise UsageError(
                 "`action` says how the whole output moves, scales included: give it without `grid` and `spoiled`"
@@ -72,7 +76,12 @@ class Meter:
         named = ("kind", "crop", "ends")
         told = [f"{name} {getattr(self, name)}" for name in named if getattr(self, name) != "auto"]
         scales = [] if self.grid is None else ["grid " + ", ".join(f"{sigma:.4g}" for sigma in self.grid)]
-        return "; ".join([f"resampler {self.resampler}", *told, *scales])
+        kept = [] if self.canvas == "follow" else [f"on a kept canvas, background {self._past}"]
+        return "; ".join([f"resampler {self.resampler}", *told, *scales, *kept])
+
+    @property
+    def _past(self) -> Ends:
+        return resampler_ends(self.resampler, self.ends, self.canvas)
 
     def move(self, images: Tensor, factor: Element) -> Tensor:
         """Apply L_s to the last two axes, and a translation after it where one is given.
@@ -82,10 +91,10 @@ class Meter:
             factor: s > 0, or an element of the group whose translation is by whole pixels.
 
         Returns:
-            [..., round(h s), round(w s)].
+            [..., round(h s), round(w s)], or [..., h, w] if the canvas is kept.
         """
         element = factor if isinstance(factor, ScaleTranslation) else ScaleTranslation(factor)
-        small = rescale(images, element.scale, self.resampler, resampler_ends(self.resampler, self.ends))
+        small = rescale(images, element.scale, self.resampler, self._past, canvas=self.canvas)
         down, right = map(int, element.translation)
         return translate(small, down, right) if down or right else small
 
@@ -251,8 +260,7 @@ class Meter:
         Returns:
             One number per image.
         """
-        past = resampler_ends(self.resampler, self.ends)
-        return reference_error(images.to(torch.float64), scale_of(factor), self.resampler, past, crop)
+        return reference_error(images.to(torch.float64), scale_of(factor), self.resampler, self._past, crop)
 
     def error(self, found: Branches, *, context: bool = True, apart: bool = False) -> EquivarianceError:
         """Compare two branches that were run.
@@ -265,10 +273,11 @@ class Meter:
             The error, with this meter in it.
         """
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
-        cut, seen = output_crop(found, self.crop, acted=self.action is not None)
+        edge = background(found) if self.canvas == "keep" else None
+        cut, seen = output_crop(found, self.crop, acted=self.action is not None, edge=edge)
         floor, others = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), None
         if context:
-            floor = self.floor(found.images, found.factor, math.ceil(cut * seen.stride))
+            floor = self.floor(found.images, found.factor, math.ceil((cut - (edge or 0)) * seen.stride))
             others = found.others()
         if apart:
             moved, direct = (x.flatten(0, 1)[:, None] for x in (found.moved, found.direct))

@@ -6,6 +6,7 @@ For N pixels and factor s (< 1 shrinks) the result has M = round(N s) pixels, th
 
 so that rounding the size moves the border and nothing else. Past the ends the image is zero, or repeats, or does not
 count: with "inside" the weights of the pixels that there are add up to 1, as in Pillow, so that nothing darkens there.
+It may also be mirrored there, or have its mean. On a canvas that is kept M = N, and what lies past the ends is seen.
 
 | name      | kernel                                                              |
 |-----------|---------------------------------------------------------------------|
@@ -30,19 +31,25 @@ from sesn._torch import recording
 from sesn.algorithms.banded import Line, trigonometric_matrix
 
 Resampler = Literal["lanczos3", "fourier", "bicubic", "legacy"]
-Ends = Literal["zeros", "inside", "circular"]
+Ends = Literal["zeros", "inside", "circular", "reflection", "mean"]
+Canvas = Literal["follow", "keep"]
 RESAMPLERS: tuple[Resampler, ...] = ("lanczos3", "fourier", "bicubic", "legacy")
-ENDS: tuple[Ends, ...] = ("zeros", "inside", "circular")
+ENDS: tuple[Ends, ...] = ("zeros", "inside", "circular", "reflection", "mean")
 
 
-def resampler_ends(resampler: Resampler, ends: Ends | Literal["auto"]) -> Ends:
-    """What lies past the border: the Fourier resampler is periodic, the others meet zeros unless told otherwise."""
+def resampler_ends(resampler: Resampler, ends: Ends | Literal["auto"], canvas: Canvas = "follow") -> Ends:
+    """What lies past the border: the Fourier resampler is periodic, the others meet zeros unless told otherwise.
+
+    On a canvas that is kept it is the background, by default the picture mirrored.
+    """
+    one_of("canvas", canvas, ("follow", "keep"))
     one_of("resampler", resampler, RESAMPLERS)
     if one_of("ends", ends, ("auto", *ENDS)) != "auto":
-        periodic = resampler == "fourier" and ends == "inside"
+        require(canvas == "follow" or ends != "inside", "ends", ends, "another background on a canvas that is kept")
+        periodic = resampler == "fourier" and ends in ("inside", "reflection", "mean")
         require(not periodic, "ends", ends, "circular with the fourier resampler, which is periodic", "or use lanczos3")
         return ends  # type: ignore[return-value]
-    return "circular" if resampler == "fourier" else "zeros"
+    return "circular" if resampler == "fourier" else "zeros" if canvas == "follow" else "reflection"
 
 
 def resampled_size(size: int, factor: float) -> int:
@@ -51,7 +58,13 @@ def resampled_size(size: int, factor: float) -> int:
 
 
 def resampling_matrix(
-    size: int, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
+    size: int,
+    factor: float,
+    resampler: Resampler = "lanczos3",
+    ends: Ends = "zeros",
+    offset: float = 0.0,
+    *,
+    canvas: Canvas = "follow",
 ) -> Tensor:
     """Make the matrix that rescales a signal about its centre.
 
@@ -59,11 +72,13 @@ def resampling_matrix(
         size: N, the samples of the signal.
         factor: s > 0; below 1 shrinks.
         resampler: "lanczos3", "fourier", "bicubic" or "legacy", as the table in `sesn.meter.resample` says.
-        ends: "zeros", "inside" or "circular"; the Fourier resampler is periodic whatever it says.
+        ends: "zeros", "inside", "circular", "reflection", or "mean", which is "zeros" for a signal without its mean;
+            the Fourier resampler is periodic whatever it says.
         offset: moves the sampling points by so many source pixels; it exists to study misregistration.
+        canvas: "follow" for a signal of another length, "keep" for one of the same.
 
     Returns:
-        [M, N] in float64, M = round(N s).
+        [M, N] in float64, M = round(N s), or N if the canvas is kept.
 
     Raises:
         UsageError: an argument breaks its rule, or nothing would be left.
@@ -77,6 +92,7 @@ def resampling_matrix(
     one_of("resampler", resampler, RESAMPLERS)
     one_of("ends", ends, ENDS)
     outputs = resampled_size(size, factor)
+    resampler_ends(resampler, "auto", canvas)
     require(outputs >= 1, "factor", factor, f"large enough to leave a pixel of {size}", "use a larger image or factor")
     if factor == 1 and offset == 0:
         return torch.eye(size, dtype=torch.float64, device="cpu")
@@ -84,22 +100,22 @@ def resampling_matrix(
         room = size / 2 - (outputs - 1) / 2 / factor
         require(abs(offset) <= room, "offset", offset, f"at most {room:.4g}: with ends='inside' outputs lie within")
     make = _matrix.__wrapped__ if recording() else _matrix
-    return make(size, float(factor), resampler, ends, float(offset)).clone()
+    return make(size, float(factor), resampler, ends, float(offset), size if canvas == "keep" else outputs).clone()
 
 
 def resampler_line(
     size: int, factor: float, resampler: Resampler = "lanczos3", ends: Ends = "zeros", offset: float = 0.0
 ) -> Line | None:
-    """Which pixels the rows of `resampling_matrix` reach; None if they may reach all."""
-    if resampler == "fourier" or ends == "circular" or factor == 1:
+    """Which pixels the rows of `resampling_matrix` reach, the canvas following; None if they may reach all."""
+    if resampler == "fourier" or ends in ("circular", "reflection") or factor == 1:
         return None
     reach = math.ceil(_KERNELS[resampler][1] * _stretch(resampler, factor)) + 1
-    return Line(_position(0, size, factor) + offset, 1 / factor, reach)
+    return Line(_position(0, size, factor, resampled_size(size, factor)) + offset, 1 / factor, reach)
 
 
-def _position(output: Any, size: int, factor: float) -> Any:
-    """x_i: where in the source an output lies, or all outputs of a tensor."""
-    return (output + 0.5 - resampled_size(size, factor) / 2) / factor + size / 2 - 0.5
+def _position(output: Any, size: int, factor: float, outputs: int) -> Any:
+    """x_i: where in the source one of the outputs lies, or all of them in a tensor."""
+    return (output + 0.5 - outputs / 2) / factor + size / 2 - 0.5
 
 
 def _stretch(resampler: Resampler, factor: float) -> float:
@@ -107,10 +123,9 @@ def _stretch(resampler: Resampler, factor: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float) -> Tensor:
-    outputs = resampled_size(size, factor)
+def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, outputs: int) -> Tensor:
     with torch.inference_mode(False), torch.device("cpu"):  # kept for all callers, whatever mode they are in
-        positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor) + offset
+        positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor, outputs) + offset
         if resampler == "fourier":
             return _fourier(positions, size, factor)
         kernel, radius = _KERNELS[resampler]
@@ -129,7 +144,10 @@ def _local(
     there = (index >= 0) & (index < size)
     counted = there if ends == "inside" else torch.ones_like(there)
     weights = weights / (weights * counted).sum(dim=1, keepdim=True)
-    if ends != "circular":
+    if ends == "reflection":
+        index = index % (2 * size)
+        index = torch.where(index < size, index, 2 * size - 1 - index)
+    elif ends != "circular":
         weights = torch.where(there, weights, torch.zeros_like(weights))
         index = index.clamp(0, size - 1)
     matrix = torch.zeros(len(positions), size, dtype=torch.float64)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
-from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,17 +56,20 @@ def check(
     weights: options.Weights = None,
     output: options.OutputName = None,
     tokens: options.Tokens = None,
-    input_: options.InputShape = "3x96x96",
+    input_: options.InputShape = None,
     downscale: Annotated[
-        str, typer.Option(metavar="D,D,...", help="1/s, the inverse of `factor` in Python: 2 halves, 0.5 doubles.")
-    ] = "1.41,2",
+        str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
+    ] = None,
     images: options.ImageSet = "embedded",
     count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
     data: options.DataRoot = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
     resampler: options.ResamplerName = "lanczos3",
     kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale, invariant.")] = "auto",
     crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
     ends: options.EndsName = "auto",
+    canvas: options.CanvasName = "follow",
     grid: Annotated[
         str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if not the module's.")
     ] = None,
@@ -86,8 +88,9 @@ def check(
 ) -> None:
     """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
 
-    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. It is judged relative to what unrelated images give: 0 is
-    equivariant, 1 no better than chance. The module is put into eval mode.
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+
+    The verdict is on Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter
@@ -97,18 +100,20 @@ def check(
         from sesn.tools.output import OutputFiles
         from sesn.tools.verdict import likely_causes, passes, say
 
-        how: Any = {"resampler": resampler, "kind": kind, "ends": ends}
+        how: Any = {"resampler": resampler, "kind": kind, "ends": ends, "canvas": canvas}
         meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
         files = OutputFiles(context.params)
         require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
-        subject = load_subject(context.params, checking.BATCH)
-        # The same draw serves every downscale: building may mean reading weights from a file.
-        build = lru_cache(maxsize=1)(lambda draw: subject.target.build(seed + draw))
+        subject = load_subject(context, meter, checking.BATCH)
+
+        def build(draw: int) -> Any:
+            return subject.target.build(seed + draw)
+
         with subject.measuring():
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
             causes = likely_causes(build(0), subject.images, results)
-            say(console, target, f"{subject.images_name}; {meter}; in eval mode", results, tolerance, causes, absolute)
+            say(console, target, f"{subject.how(meter)}; in eval mode", results, tolerance, causes, absolute)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
 
@@ -129,13 +134,16 @@ def profile(
     weights: options.Weights = None,
     output: options.OutputName = None,
     tokens: options.Tokens = None,
-    input_: options.InputShape = "3x96x96",
-    downscale: options.OneDownscale = "1.41",
+    input_: options.InputShape = None,
+    downscale: options.OneDownscale = None,
     images: options.ImageSet = "embedded",
     count: options.Count = 4,
     data: options.DataRoot = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
     resampler: options.ResamplerName = "lanczos3",
     ends: options.EndsName = "auto",
+    canvas: options.CanvasName = "follow",
     json: options.JsonPath = None,
     force: options.Force = False,
     seed: options.Seed = 0,
@@ -150,13 +158,14 @@ def profile(
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
 
-        how: Any = {"resampler": resampler, "ends": ends}
-        meter, files, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
+        how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
+        meter, files = Meter(**how), OutputFiles(context.params)
+        subject = load_subject(context, meter)
         [factor], module = subject.factors, subject.target.build(seed)
         with subject.measuring():
             rows = profiling.profile(module, subject.images, factor, meter)
         console.print(profiling.profile_table(rows, f"layer profile of {target}, downscale {1 / factor:.4g}"))
-        console.print(f"{subject.images_name}; {meter}; {machine_line()}", highlight=False)
+        console.print(f"{subject.how(meter)}; {machine_line()}", highlight=False)
         files.write(subject.images_name, {"rows": [asdict(row) for row in rows]}, console)
         if all(math.isnan(row.delta) for row in rows):
             raise UsageError(f"Δ of no submodule of {target} could be taken: the notes say why")
@@ -170,11 +179,13 @@ def causes(
     weights: options.Weights = None,
     output: options.OutputName = None,
     tokens: options.Tokens = None,
-    input_: options.InputShape = "3x96x96",
-    downscale: options.OneDownscale = "1.41",
+    input_: options.InputShape = None,
+    downscale: options.OneDownscale = None,
     images: options.ImageSet = "embedded",
     count: options.Count = 4,
     data: options.DataRoot = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
     resampler: options.ResamplerName = "lanczos3",
     ends: options.EndsName = "auto",
     json: options.JsonPath = None,
@@ -192,12 +203,13 @@ def causes(
         from sesn.tools.output import OutputFiles
 
         how: Any = {"resampler": resampler, "ends": ends}
-        meter, files, subject = Meter(**how), OutputFiles(context.params), load_subject(context.params)
+        meter, files = Meter(**how), OutputFiles(context.params)
+        subject = load_subject(context, meter)
         [factor], module = subject.factors, subject.target.build(seed)
         with progress_bar(progress) as on_step, subject.measuring():
             split = splitting.causes(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
         console.print(splitting.causes_table(split))
-        console.print(f"{subject.images_name}; observed with {meter}, without crop; {machine_line()}", highlight=False)
+        console.print(f"{subject.how(meter)}, observed without crop; {machine_line()}", highlight=False)
 
         def draw() -> Any:
             from sesn.tools.waterfall import draw_causes

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any, Literal, NamedTuple, TypeVar
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from sesn import Meter
 from sesn._checks import complaint, require
 from sesn._source import line_of
 from sesn.errors import UsageError
 from sesn.meter.outputs import OutputOf
 from sesn.meter.reading import call, odd_output
 from sesn.scales import ScaleGrid
-from sesn.tools.images import USUAL_COUNT, image_set
+from sesn.tools.images import USUAL_COUNT, image_set, random_images
+from sesn.tools.sizes import USUAL_SHAPES, fitting_sizes
 from sesn.tools.target import Target, load_target
+
+if TYPE_CHECKING:
+    from typer import Context
 
 #: An image of more than this would not fit into the memory with what a network makes of it.
 MOST_NUMBERS = 1 << 26
 #: Nor would more than this in all images together: 2 GB in float64.
 MOST_TOGETHER = 1 << 28
+#: What is measured at if nothing else is said and the network's stride allows it; a single one is the first.
+USUAL_DOWNSCALES = (1.41, 2.0)
 FULL = "more would not fit into the memory with what a network makes of it"
 _SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
 Number = TypeVar("Number", int, float)
@@ -96,6 +105,17 @@ def parse_grid(text: str | None) -> ScaleGrid | None:
         raise UsageError(complaint("grid", text, rule, "for example 1.5,3,6")) from error
 
 
+def parse_numbers(name: str, text: str | None) -> list[float] | None:
+    """Numbers from "0.485,0.456,0.406", if they were given."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        rule = "numbers with commas between"
+        raise UsageError(complaint(name, text, rule, "for example 0.485,0.456,0.406")) from error
+
+
 def parse_tokens(text: str | None) -> tuple[int, int] | None:
     """Rows and columns of the grid of tokens from "14x14", if they were given."""
     if text is None:
@@ -107,52 +127,100 @@ def parse_tokens(text: str | None) -> tuple[int, int] | None:
 
 
 class Subject(NamedTuple):
-    """What is measured: the target, the images, their name, and the factors s."""
+    """What is measured: the target, the images, their name, the factors s, and what was chosen of all this."""
 
     target: Target
     images: Tensor
     images_name: str
     factors: list[float]
+    chosen: str = ""
 
-    @contextmanager
-    def measuring(self) -> Iterator[None]:
+    def how(self, meter: Meter) -> str:
+        """The images, the meter and the sizes in words."""
+        return "; ".join(filter(None, (self.images_name, str(meter), self.chosen)))
+
+    def measuring(self) -> AbstractContextManager[None]:
         """What the user's network does wrong meanwhile is a UsageError that says where; a bug of ours passes."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # it runs the user's code, which may raise anything
-            place = line_of(error, self.target.path)
-            if isinstance(error, UsageError | OSError):  # worded already
-                if not place or place in str(error):
-                    raise
-                raise UsageError(f"{error}{place}") from error
-            if place:
-                raise UsageError(f"{self.target.words}: {type(error).__name__}: {error}{place}") from error
-            if isinstance(error, Exception) and (odd := _oddity(self.target.build(0), self.images)):
-                raise UsageError(f"{self.target.words}: {odd}") from error
-            raise
+        return _measuring(self.target, self.images)
 
 
-def load_subject(asked: Mapping[str, Any], at_once: int | None = None) -> Subject:
-    """What a command's options name, read and checked.
+@contextmanager
+def _measuring(target: Target, images: Tensor) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # it runs the user's code, which may raise anything
+        place = line_of(error, target.path)
+        if isinstance(error, UsageError | OSError):  # worded already
+            if not place or place in str(error):
+                raise
+            raise UsageError(f"{error}{place}") from error
+        if place:
+            raise UsageError(f"{target.words}: {type(error).__name__}: {error}{place}") from error
+        if isinstance(error, Exception) and (odd := _oddity(target.build(0), images)):
+            raise UsageError(f"{target.words}: {odd}") from error
+        raise
+
+
+def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> Subject:
+    """What a command's options name, read and checked; sizes that were left open are chosen, and noted among them.
 
     `at_once` is how many images are rescaled at once, for any number of downscales; by default there is one downscale,
     and all images are rescaled at once.
     """
-    shape, downscales, count = parse_input(asked["input_"]), parse_downscales(asked["downscale"]), asked["count"]
-    several = at_once is not None or len(downscales) == 1
+    asked, usual = context.params, USUAL_DOWNSCALES[: None if at_once else 1]
+    shape = None if asked["input_"] is None else parse_input(asked["input_"])
+    downscales, count = None if asked["downscale"] is None else parse_downscales(asked["downscale"]), asked["count"]
+    several = at_once is not None or downscales is None or len(downscales) == 1
     require(several, "downscale", asked["downscale"], "one number here", "run once for each")
-    check_sizes(shape, downscales, count, at_once or count or USUAL_COUNT)
+    check_sizes(shape or USUAL_SHAPES[0], downscales or usual, count, at_once or count or USUAL_COUNT)
+    target = _target(asked)
+    with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0])))):
+        sizes = fitting_sizes(target.build(asked["seed"]), shape, downscales, usual, meter)
+    if sizes.fixed:
+        shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, sizes.written, "check")
+        raise UsageError(
+            f"{target.words} takes images of {shown}, but not when they are rescaled; rescale the picture on "
+            f"its canvas: run {way_out} --canvas keep"
+        )
+    if downscales not in (None, sizes.downscales) or shape not in (None, sizes.shape):
+        name = "downscale" if shape in (None, sizes.shape) else "input_"
+        rule = f"such that the network's stride of {sizes.stride} divides the sides before and after rescaling"
+        way_out = f"run {command_line(context, sizes.written)}"
+        raise UsageError(complaint(name.rstrip("_"), asked[name], rule, way_out))
+    chosen = [f"--{name.rstrip('_')} {value}" for name, value in sizes.written.items() if asked[name] is None]
+    said = f"{' '.join(chosen)} chosen for the network's stride of {sizes.stride}" if chosen else ""
+    asked.update(sizes.written)
+    normalised: Any = {name: parse_numbers(name, asked[name]) for name in ("mean", "std")}
+    images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"], **normalised)
+    return Subject(target, images, name, [1 / one for one in sizes.downscales], said)
+
+
+def _target(asked: Mapping[str, Any]) -> Target:
+    """The network that a command's options name, and what is taken of its output."""
     target, draws = load_target(asked["target"], asked["with_"] or (), asked["weights"]), asked.get("draws", 1)
     require(
         target.drawn or draws == 1, "draws", draws, "1 where the weights are given", "name a function that draws them"
     )
-    if asked["output"] is not None or asked["tokens"] is not None:
-        output, tokens, build = asked["output"], parse_tokens(asked["tokens"]), target.build
-        target = target._replace(build=lambda seed: OutputOf(build(seed), output=output, tokens=tokens))
-    images, name = image_set(asked["images"], *shape, count, asked["seed"], asked["data"])
-    return Subject(target, images, name, [1 / one for one in downscales])
+    # The same draw serves every downscale: building may mean reading weights from a file.
+    output, tokens, build = asked["output"], parse_tokens(asked["tokens"]), lru_cache(maxsize=1)(target.build)
+    if output is None and tokens is None:
+        return target._replace(build=build)
+    return target._replace(build=lambda seed: OutputOf(build(seed), output=output, tokens=tokens))
+
+
+def command_line(context: Context, changes: Mapping[str, str], name: str | None = None) -> str:
+    """The command as it was given, or another of the same options, with other values for some of them."""
+    words, given = [], {**context.params, **changes}
+    for option in context.command.params:
+        key = str(option.name)
+        told = str(context.get_parameter_source(key)).endswith("COMMANDLINE")
+        if key in changes or told:
+            values = given[key] if isinstance(given[key], list) else [given[key]]
+            flag = [] if option.param_type_name == "argument" else [option.opts[0]]
+            words += [word for value in values for word in (flag if value is True else [*flag, str(value)])]
+    return shlex.join(["sesn", name or str(context.info_name), *words])
 
 
 def _oddity(module: nn.Module, images: Tensor) -> str:

@@ -40,6 +40,7 @@ class Wanted:
     seed: int
     data_root: Path | None
     enlarging: Enlarging = "lanczos"
+    raw: bool = False  # as stored, in 0..1: whoever asks subtracts a mean that is not the image's own
 
     def __post_init__(self) -> None:
         one_of("enlarging", self.enlarging, get_args(Enlarging))
@@ -63,8 +64,12 @@ def image_set(
     seed: int = 0,
     data_root: Path | None = None,
     enlarging: Enlarging = "lanczos",
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
 ) -> tuple[Tensor, str]:
-    """Images of a set as float64 [n, c, h, w], zero-mean in each channel, and the set's name with what was done to it.
+    """Images of a set as float64 [n, c, h, w], and the set's name with what was done to it.
+
+    They are zero-mean in each channel, or normalised as asked.
 
     Args:
         name: a key of `image_sets()`, or a directory of pictures.
@@ -76,18 +81,41 @@ def image_set(
         data_root: the folder of downloaded data sets; by default $SESN_DATA.
         enlarging: "lanczos", or "fourier" for the trigonometric interpolant, whose spectrum ends where the stored
             image's does and which takes the image for periodic (the name says so).
+        mean, std: for networks that were trained on normalised images: pictures in 0..1 less this mean, over this
+            deviation, a number for each channel or one for all; by default each image's own mean, and 1.
     """
-    wanted = Wanted(channels, height, width, count, seed, data_root, enlarging)
+    normalised = mean is not None or std is not None
+    wanted = Wanted(channels, height, width, count, seed, data_root, enlarging, normalised)
+    if normalised:
+        given = "mean" if mean is not None else "std"
+        require(
+            name not in SPECTRA, given, mean or std, f"left out for the synthetic images {name}, which are no pictures"
+        )
     makers = image_sets()
     images, label = makers[name](wanted) if name in makers else _directory(name, wanted)
-    return images - images.mean(dim=(-2, -1), keepdim=True), f"{label}; {len(images)} used, {height}x{width}"
+    said = f"{label}; {len(images)} used, {height}x{width}"
+    if not normalised:
+        return images - images.mean(dim=(-2, -1), keepdim=True), said
+    less, over = _per_channel("mean", mean or [0.0], channels), _per_channel("std", std or [1.0], channels)
+    require(bool((over > 0).all()), "std", std, "above 0")
+    shown = [
+        f"{key} {', '.join(f'{one:g}' for one in value)}" for key, value in (("mean", mean), ("std", std)) if value
+    ]
+    return (images - less) / over, f"{said}; normalised by {' and '.join(shown)}"
+
+
+def _per_channel(name: str, values: Sequence[float], channels: int) -> Tensor:
+    found = torch.tensor(values, dtype=torch.float64)
+    require(bool(found.isfinite().all()), name, values, "finite numbers")
+    require(len(values) in (1, channels), name, values, f"one number, or {channels}, one for each channel")
+    return found[:, None, None]
 
 
 def _embedded(wanted: Wanted) -> tuple[Tensor, str]:
     # scikit-image and scikit-learn come with the extra `tools`, and load slowly.
     from sesn.tools.photographs import NAME, photographs
 
-    crops = photographs()
+    crops = photographs(raw=wanted.raw)
     return fitted(crops[wanted.order(len(crops), "embedded crops")], NAME, wanted)
 
 

@@ -22,16 +22,32 @@ OutputName = Annotated[
     str | None, typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; dots for nested ones.")
 ]
 Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="The grid that the output's tokens [b, n, c] lie on.")]
-InputShape = Annotated[str, typer.Option("--input", metavar="CxHxW", help="Channels, height and width.")]
-OneDownscale = Annotated[str, typer.Option(metavar="D", help="1/s, the inverse of `factor` in Python: 2 halves.")]
+InputShape = Annotated[
+    str | None,
+    typer.Option("--input", metavar="CxHxW", help="Channels, height and width. By default 3x96x96, or what fits."),
+]
+OneDownscale = Annotated[
+    str | None,
+    typer.Option(metavar="D", help="1/s: 2 halves the image. By default 1.41 or near."),
+]
 ImageSet = Annotated[
     str,
     typer.Option(metavar="SET|DIR", help="embedded, 1/f, 1/f2, white, stl10 (harness), or a directory of pictures."),
 ]
+Mean = Annotated[
+    str | None,
+    typer.Option("--mean", metavar="M,M,...", help="Mean that the network expects taken off pictures in 0..1."),
+]
+Std = Annotated[str | None, typer.Option("--std", metavar="D,D,...", help="Deviation that it expects them divided by.")]
 Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
 ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
-EndsName = Annotated[str, typer.Option(help="What lies past the border: auto, zeros, inside, circular.")]
+EndsName = Annotated[
+    str, typer.Option(help="What lies past the border: auto, zeros, inside, circular, reflection, mean.")
+]
+CanvasName = Annotated[
+    str, typer.Option(help="keep: rescale the picture on its canvas, for networks of one size; or follow.")
+]
 JsonPath = Annotated[
     Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")
 ]

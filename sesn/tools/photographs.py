@@ -55,11 +55,14 @@ def _crops(picture: NDArray[np.uint8]) -> Tensor:
     return tiles.permute(1, 3, 0, 2, 4).reshape(-1, 3, SIDE, SIDE)
 
 
-def photographs(count: int | None = None, seed: int = 0) -> Tensor:
-    """`count` distinct crops in an order drawn by `seed`, zero-mean per channel: float64 [count, 3, 96, 96]."""
+def photographs(count: int | None = None, seed: int = 0, *, raw: bool = False) -> Tensor:
+    """`count` distinct crops in an order drawn by `seed`: float64 [count, 3, 96, 96].
+
+    They are zero-mean per channel, or as they are, in 0..1, if `raw`.
+    """
     crops = _all_crops()
     wanted = len(crops) if count is None else count
     rule = f"between 1 and {len(crops)}, the number of embedded crops"
     require(1 <= wanted <= len(crops), "count", count, rule)
     chosen = crops[torch.randperm(len(crops), generator=torch.Generator().manual_seed(seed))[:wanted]]
-    return chosen - chosen.mean(dim=(-2, -1), keepdim=True)
+    return chosen if raw else chosen - chosen.mean(dim=(-2, -1), keepdim=True)

@@ -1,0 +1,88 @@
+"""Sizes that a network can be measured at: its total stride should divide the sides before and after rescaling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import nn
+
+from sesn import Meter
+from sesn.errors import UsageError
+from sesn.meter.compare import Branches
+from sesn.tools.images import random_images
+
+Shape = tuple[int, int, int]
+#: Images of these shapes are tried in turn, where none is asked for.
+USUAL_SHAPES: tuple[Shape, ...] = tuple((c, side, side) for side in (96, 224, 28, 32, 256, 384) for c in (3, 1))
+#: So many sizes of a rescaled image are tried, the nearest to the one wanted first.
+MOST_TRIED = 4
+
+
+class Sizes(NamedTuple):
+    """The shape of the images and the downscales to measure at, with the stride that they were chosen for."""
+
+    shape: Shape
+    downscales: list[float]
+    stride: int = 1
+    fixed: bool = False  # the network takes images of this shape and not when they are rescaled
+
+    @property
+    def written(self) -> dict[str, str]:
+        """As options of the command line."""
+        downscales = ",".join(f"{one:.6g}" for one in self.downscales)
+        return {"input_": "x".join(map(str, self.shape)), "downscale": downscales}
+
+
+def fitting_sizes(
+    module: nn.Module, shape: Shape | None, asked: Sequence[float] | None, usual: Sequence[float], meter: Meter
+) -> Sizes:
+    """Sizes at which the two branches can be compared: those asked for, as far as they fit, or else others near them.
+
+    Where there are none, what was asked for comes back: measuring it says what is wrong.
+    """
+    downscales = usual if asked is None else asked
+    shapes = USUAL_SHAPES if shape is None else [shape, *(one for one in USUAL_SHAPES if one[0] == shape[0])]
+    taken, stride = next(((one, found) for one in shapes if (found := _stride(module, one, meter))), (shapes[0], 0))
+    if not stride:
+        return Sizes(shapes[0], [*downscales])
+    if meter.canvas == "keep":
+        return Sizes(taken, [*downscales], stride)
+    side = 2 * stride * math.ceil(max(min((shape or taken)[1:]) / (2 * stride), 2))
+    square = taken[0], side, side
+    # Images of another size are a choice where none was asked for, and a way out where that does not fit.
+    first, second = (square, taken) if shape is None else (taken, square)
+    for one in (first, second):
+        kept = [_nearest(module, one, each, stride, asked is not None, meter) for each in downscales]
+        if None not in kept:
+            return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride)
+    fixed = _branches(module, taken, 1 / downscales[0], meter) is None
+    return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
+
+
+def _stride(module: nn.Module, shape: Shape, meter: Meter) -> int:
+    """The stride of the coarsest map on the way to the output; 0 if the module does not take such images."""
+    found = _branches(module, shape, 1.0, meter)
+    return 0 if found is None else max(1, math.ceil(found.original.sampling[0]))
+
+
+def _nearest(module: nn.Module, shape: Shape, downscale: float, stride: int, asked: bool, meter: Meter) -> float | None:
+    """The nearest downscale that fits and leaves multiples of the stride; the one asked for need only fit."""
+    _, height, width = shape
+    lefts = [left for left in range(stride, 4 * height, stride) if left * width % (height * stride) == 0]
+    whole = [height / left for left in lefts if left != height and (left < height) == (downscale > 1)]
+    near = sorted(whole, key=lambda one: abs(math.log(one / downscale)))[:MOST_TRIED]
+    for one in (downscale, *near) if asked or stride == 1 else near:
+        found = _branches(module, shape, 1 / one, meter)
+        if found is not None and found.moved.shape == found.direct.shape:
+            return one
+    return None
+
+
+def _branches(module: nn.Module, shape: Shape, factor: float, meter: Meter) -> Branches | None:
+    """Both branches on one image; None if that cannot be done."""
+    try:
+        return meter.branches(module, random_images(0, (1, *shape)), factor)
+    except UsageError:
+        return None

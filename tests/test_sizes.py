@@ -1,0 +1,125 @@
+"""Sizes: chosen for a network's total stride, and a command line that fits where those asked for do not."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+from typer.testing import CliRunner
+
+from sesn import Meter
+from sesn.tools.app import app
+from sesn.tools.sizes import fitting_sizes
+
+NETWORKS = """
+import torch
+from torch import nn
+
+def conv(channels, out, stride=1):
+    return nn.Conv2d(channels, out, 3, stride, padding=1)
+
+def plain():
+    return conv(3, 2)
+
+def grey():
+    return conv(1, 2)
+
+def encoder(depth=5):
+    return nn.Sequential(conv(3, 2, 2), *(conv(2, 2, 2) for _ in range(depth - 1)))
+
+class UNet(nn.Module):
+    def __init__(self, depth=3):
+        super().__init__()
+        self.down = nn.ModuleList(conv(3 if i == 0 else 2, 2, 2) for i in range(depth))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2, 2, 2, 2) for _ in range(depth))
+
+    def forward(self, x):
+        kept = []
+        for layer in self.down:
+            x = layer(x)
+            kept.append(x)
+        for layer, skip in zip(self.up, reversed(kept)):
+            x = layer(x + skip)
+        return x
+
+def scores():
+    return nn.Sequential(encoder(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+"""
+Sesn = Callable[..., Any]
+
+
+@pytest.fixture
+def sesn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sesn:
+    (tmp_path / "networks.py").write_text(NETWORKS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: str, name: str, *words: str) -> Any:
+        return CliRunner().invoke(app, [command, f"networks.py:{name}", "--count", "2", "--images", "1/f", *words])
+
+    return run
+
+
+def said(result: Any) -> str:
+    return " ".join(result.output.split())
+
+
+#: What is chosen where nothing is asked for.
+CHOSEN = {
+    "plain": ("3x96x96", "1.41,2", 1),
+    "grey": ("1x96x96", "1.41,2", 1),
+    "encoder": ("3x128x128", "1.33333,2", 32),
+    "UNet": ("3x96x96", "1.33333,2", 8),
+    "scores": ("3x96x96", "1.33333,2", 8),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_sizes_are_chosen_for_the_stride_and_said(sesn: Sesn, tmp_path: Path, name: str) -> None:
+    shape, downscale, stride = CHOSEN[name]
+    result = sesn("check", name, "--json", "out.json")
+    assert result.exit_code == 0, result.output
+    assert f"--input {shape} --downscale {downscale} chosen for the network's stride of {stride}" in said(result)
+    settings = json.loads((tmp_path / "out.json").read_text())["settings"]
+    assert (settings["input"], settings["downscale"]) == (shape, downscale)
+
+
+@pytest.mark.parametrize("command", ["profile", "causes"])
+def test_every_command_chooses(sesn: Sesn, command: str) -> None:
+    result = sesn(command, "UNet")
+    assert result.exit_code == 0, result.output
+    assert "--downscale 1.33333 chosen" in said(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("UNet", "--input 3x96x96 --downscale 1.41,2"),
+        ("UNet", "--input 3x100x100 --downscale 2 --with depth=4"),
+        ("UNet", "--input 3x64x96 --downscale 1.5"),
+        ("encoder", "--input 3x96x96 --downscale 2,1.2 --crop 0 --quiet"),
+    ],
+)
+def test_where_sizes_do_not_fit_the_error_prints_a_command_that_does(sesn: Sesn, name: str, words: str) -> None:
+    result = sesn("check", name, *words.split())
+    assert result.exit_code == 2, result.output
+    assert re.search(r"must be such that the network's stride of \d+ divides the sides", said(result))
+    assert "Traceback" not in result.output
+    command = re.search(r"; run (sesn check .*)$", said(result))
+    assert command is not None, result.output
+    again = CliRunner().invoke(app, shlex.split(command[1])[1:])
+    assert again.exit_code == 0, again.output
+    assert "--images 1/f --count 2" in command[1]
+    assert {*words.split()} - {*shlex.split(command[1])} <= {*words.split()[1:4:2]}  # the rest is as it was
+
+
+def test_what_fits_is_kept_as_it_was_asked_for(sesn: Sesn) -> None:
+    network = nn.Sequential(nn.Conv2d(3, 2, 3, 2, padding=1)).eval()
+    found = fitting_sizes(network, (3, 64, 64), [1.4, 2.0], (), Meter())
+    assert (found.shape, found.downscales, found.stride) == ((3, 64, 64), [1.4, 2.0], 2)
+    assert "chosen" not in said(sesn("check", "plain", "--input", "3x40x40", "--downscale", "1.7"))
