@@ -70,6 +70,14 @@ def page(written: Path) -> Page:
     return Page((written / "index.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("name", ["README.md", "index.html"])
+def test_a_quote_of_several_claims_is_printed_once(written: Path, name: str) -> None:
+    text = (written / name).read_text(encoding="utf-8")
+    for quote in ("SESN significantly outperforms other methods in all 4 regimes", "All results are reported as mean"):
+        assert text.count(quote) == 1
+    assert re.findall(r"\S  Budget", text) == []
+
+
 def test_every_artefact_has_its_files(written: Path) -> None:
     for one in ALWAYS:
         kinds = ("svg", "pdf", "png", "csv") if one.kind == "figure" else ("md", "tex", "csv")

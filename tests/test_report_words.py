@@ -17,6 +17,11 @@ def test_every_artefact_has_its_words_and_no_other_has() -> None:
     assert all(one.title and one.caption for one in ARTEFACTS.values())
 
 
+def test_a_caption_is_one_sentence() -> None:
+    several = [key for key, words in WORDS["artefacts"].items() if re.search(r"[.!?]\s+[A-ZΔ]", words["caption"])]
+    assert several == []
+
+
 def test_every_sentence_is_said_and_every_one_that_is_said_is_there() -> None:
     # Some keys are put together in the code: goal-inside, mark-shift.
     composed = [found.replace("{name}", "[a-z]+") for found in re.findall(r'sentence\(\s*f"([^"]+)"', CODE)]
