@@ -19,7 +19,7 @@ from sesn.tools.command import main
 #: Networks of every odd kind. Each name is a factory.
 ODD_NETWORKS = '''
 """Networks that no meter was made for."""
-import atexit, sys
+import atexit, sys, threading
 import torch
 from torch import nn
 
@@ -134,6 +134,20 @@ parallel = lambda: nn.DataParallel(conv())
 
 def scripted():
     return torch.jit.script(nn.Sequential(conv(), nn.ReLU()))
+
+def locked():
+    made = network()
+    made.lock = threading.Lock()
+    return made
+
+def hooked():
+    made = network()
+    made[0].register_forward_pre_hook(lambda layer, given: (given[0] + 1,))
+    made[0].register_forward_hook(lambda layer, given, output: 2 * output)
+    return made
+
+traced = lambda: torch.jit.trace(network().eval(), torch.zeros(1, 1, 48, 48))
+compiled = lambda: torch.compile(network())
 
 # They return what is no map.
 on_meta = answering(lambda x: x.to("meta"))

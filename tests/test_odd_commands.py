@@ -163,6 +163,16 @@ def test_a_network_that_cannot_be_copied_has_no_causes() -> None:
     ran = sesn("causes", "odd.py:no_copy", *SMALL.split())
     assert ran.status == 2
     assert "RuntimeError: no copy (odd.py, line " in ran.complaint
+    ran = sesn("causes", "odd.py:locked", *SMALL.split())
+    assert ran.status == 2
+    assert "copying the module, which switching off a cause needs, failed: TypeError: cannot pickle" in ran.complaint
+
+
+@pytest.mark.parametrize("command", ["check", "profile", "causes"])
+@pytest.mark.parametrize("name", ["hooked", "traced", "compiled", "parallel"])
+def test_a_network_of_another_make_is_measured(command: str, name: str) -> None:
+    ran = sesn(command, f"odd.py:{name}", *SMALL.split())
+    assert ran.status == 0, ran
 
 
 #: Whole commands and their status. Those of status 2 say why in one line, or in the box of the option's parser.

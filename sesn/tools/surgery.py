@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sesn import BandlimitedReLU, ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, ScaleProjection, SteerableBasis
+from sesn._source import worded
 from sesn.algorithms.axis import PaddingMode
 from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
 from sesn.meter.diagnosis import POINTWISE
@@ -34,7 +35,8 @@ Change = Callable[[nn.Module], nn.Module | None]
 
 def changed(module: nn.Module, change: Change) -> nn.Module | None:
     """A deep copy with every submodule that `change` answers to replaced; None if it answers to none."""
-    clone = copy.deepcopy(module)
+    with worded("copying the module, which switching off a cause needs,"):
+        clone = copy.deepcopy(module)
     new = {id(old): fresh for old in clone.modules() if (fresh := change(old)) is not None}
     if not new:
         return None
