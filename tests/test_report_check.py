@@ -104,3 +104,17 @@ def test_a_list_that_was_tampered_with_leads_nowhere_else(copied: Path) -> None:
     names = outdated_files({}, GeneratedFiles(copied / "reports"))
     assert "tables/differences.md" in names
     assert not [name for name in names if "mine" in name]
+
+
+@pytest.mark.parametrize(
+    ("marker", "instead"), [("<!-- /results -->", ""), ("<!-- results -->", "<!-- results -->" * 2)]
+)
+def test_broken_markers_are_refused_and_nothing_is_written(copied: Path, marker: str, instead: str) -> None:
+    readme = copied / "README.md"
+    readme.write_text(readme.read_text(encoding="utf-8").replace(marker, instead), encoding="utf-8")
+    before = contents(copied)
+    for options in ((), ("--check",)):
+        result = invoke(*options)
+        assert result.exit_code == 2
+        assert "README.md must have <!-- results --> once" in result.stderr
+    assert contents(copied) == before

@@ -20,6 +20,7 @@ from harness.report.quantities import QUANTITIES, Case, Claim
 from harness.report.select import Selection
 from harness.report.summaries import LEAST_RUNS
 from harness.report.tables import Table, TableEntry
+from sesn.errors import UsageError
 
 KEY = "scorecard"
 Verdict = Literal["confirmed", "confirmed under another configuration", "not confirmed", "undecided", "not measured"]
@@ -126,10 +127,13 @@ def _plain(quote: str) -> str:
 
 def with_results(readme: str, scorecard: bytes, folder: str) -> str:
     """The text of a README with its table of results, between the markers, of a scorecard's CSV in that folder."""
+    counts = [readme.count(marker) for marker in RESULTS]
     before, _, rest = readme.partition(RESULTS[0])
     _, end, after = rest.partition(RESULTS[1])
-    if not end:
+    if counts == [0, 0]:
         return readme
+    if counts != [1, 1] or not end:
+        raise UsageError(f"README.md must have {RESULTS[0]} once and {RESULTS[1]} once after it, or neither; mend them")
     frame = pd.read_csv(io.BytesIO(scorecard), keep_default_na=False)
     found, lines = context({KEY: frame}), context({KEY: frame[frame["readme"].ne("")]})["scorecard"]
     template = TEMPLATES.get_template("results.md.jinja")

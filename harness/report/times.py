@@ -17,7 +17,7 @@ KEY = "epoch-time"
 RESOLUTIONS = (28, 56)
 COLUMNS = [
     *("method", "resolution", "epoch_time", "epoch_low", "epoch_high", "steps", "ratio", "ratio_low", "ratio_high"),
-    *("paper_time", "paper_ratio", "paper_ratio_low", "paper_ratio_high", "difference", "within"),
+    *("paper_time", "paper_ratio", "paper_ratio_low", "paper_ratio_high"),
     *("multiply_adds", "peak_memory", "reason"),
 ]
 
@@ -55,7 +55,7 @@ def _line(chosen: Selection, found: dict[Any, Any], method: str, side: int) -> d
 
     paper, low, high, seconds = _paper_ratio(chosen.paper, method, side)
     timed = ("epoch_time", method, side) in found
-    line = {
+    return {
         **{"method": method, "resolution": side, "epoch_time": seen("epoch_time")},
         **{"epoch_low": seen("epoch_time", "low"), "epoch_high": seen("epoch_time", "high")},
         **{"steps": int(seen("epoch_time", "values")) if timed else 0, "ratio": seen("time_ratio")},
@@ -64,10 +64,6 @@ def _line(chosen: Selection, found: dict[Any, Any], method: str, side: int) -> d
         **{"multiply_adds": seen("multiply_adds"), "peak_memory": seen("peak_memory")},
         "reason": "" if timed else chosen.reason("", resolution=side),
     }
-    if chosen.unlike or not (math.isfinite(line["ratio"]) and math.isfinite(paper)):
-        return {**line, "difference": math.nan, "within": ""}
-    overlap = line["ratio_low"] <= high and low <= line["ratio_high"]
-    return {**line, "difference": line["ratio"] - paper, "within": "in" if overlap else "out"}
 
 
 def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, float, float]:
@@ -85,28 +81,24 @@ def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, floa
 
 def table(lines: Any) -> Table:
     """Each resolution has the times and ratios of the paper and here, and the work."""
-    heading, compared = ["Method"], bool(lines["difference"].notna().any())
+    heading = ["Method"]
     for side in RESOLUTIONS:
         name = f"{side}×{side}"
-        heading += [f"{name} paper, s", f"{name} here, s", "ratio paper", "ratio here"]
-        heading += [*(["difference"] if compared else []), "multiply-adds"]
+        heading += [f"{name} paper, s", f"{name} here, s", "ratio paper", "ratio here", "multiply-adds"]
     rows = []
     for method, part in lines.groupby("method", sort=False):
-        entries = [entry for cell in part.to_dict("records") for entry in _entries(cell, compared)]
+        entries = [entry for cell in part.to_dict("records") for entry in _entries(cell)]
         rows.append((TableEntry(METHODS[method].label), *entries))
     return Table(tuple(heading), tuple(rows), rules(lines)[:1])
 
 
-def _entries(cell: Any, compared: bool) -> list[TableEntry]:
+def _entries(cell: Any) -> list[TableEntry]:
     unpublished, reason = "the paper has no time", cell["reason"] or "not measured"
-    within = f"{{:+.2f}} {cell['within']}".strip()
-    difference = numeric(cell["difference"], within, reason if math.isnan(cell["ratio"]) else unpublished)
     return [
         numeric(cell["paper_time"], "{:.1f}", unpublished),
         numeric(cell["epoch_time"], "{:.1f}", reason),
         numeric(cell["paper_ratio"], "{:.2f}", unpublished),
         numeric(cell["ratio"], "{:.2f}", reason),
-        *([difference] if compared else []),
         numeric(cell["multiply_adds"], _short(cell["multiply_adds"]), reason),
     ]
 
