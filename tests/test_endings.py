@@ -62,9 +62,10 @@ def test_signals_stop_a_run_in_order(tmp_path: Path, name: str, times: int) -> N
         time.sleep(0.005)
     _, errors = run.process.communicate(timeout=30)
     assert run.process.returncode == 128 + number, errors
-    assert errors.splitlines()[1:] == [
-        "stopped; all that finished is stored, and the same command continues where it stopped"
-    ]
+    plan, finished_cell, *rest = errors.splitlines()
+    assert plan.startswith("2 cells to run")
+    assert finished_cell.startswith("[1/2] ok")
+    assert rest == ["stopped; all that finished is stored, and the same command continues where it stopped"]
     run.ended_in_order()
 
 
@@ -96,7 +97,7 @@ def test_a_hangup_that_is_switched_off_does_not_stop_a_run(tmp_path: Path) -> No
 
 
 def test_a_reader_that_has_enough_stops_a_run_in_order(tmp_path: Path) -> None:
-    """As `sesn run 2>&1 | head -1` does it."""
+    """As `sesn run 2>&1 | head -3` does it."""
     pids = tmp_path / "pids"
     pids.mkdir()
     settings = cells(*({"do": "sleep", "duration": 0.4} for _ in range(100)))
@@ -104,6 +105,8 @@ def test_a_reader_that_has_enough_stops_a_run_in_order(tmp_path: Path) -> None:
     command = [*COMMAND, "--rows", str(tmp_path / "rows")]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
+    assert process.stdout.readline().startswith("100 cells to run")
+    assert process.stdout.readline().startswith("selftest, all cells")
     assert process.stdout.readline().startswith("[1/100] ok")
     process.stdout.close()
     assert process.wait(60) == 128 + signal.SIGPIPE

@@ -12,8 +12,10 @@ import synthetic
 from typer.testing import CliRunner
 
 from harness.commands.report import material
+from harness.paper import published
 from harness.records import Cell, Measurement, Result
 from harness.report.artefacts import ARTEFACTS
+from harness.report.claims import claims_of
 from harness.report.findings import WORDS
 from harness.report.page import report_files
 from harness.report.select import FAILED
@@ -260,6 +262,9 @@ def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "figures" / "figure-1.svg").exists()
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "Nothing has been measured yet." in readme
+    # Where no claim is decided, none is folded away below an empty table.
+    assert "more claims" not in text + readme
+    assert text.count('<tr id="claim-') == len(claims_of(published())) == readme.count("not measured |")
 
 
 # --- one artefact

@@ -51,3 +51,14 @@ def test_the_network_of_stl10_is_not_in_the_table_of_mnist_scale() -> None:
     reduced = result("wrn", {"wrn": 9.0}, network="stl10", depth=10, width=1, resolution=48, epoch_images=5000)
     assert seconds(OLDER, reduced) == seconds(OLDER)
     assert seconds(reduced) == {}
+
+
+def test_a_smoke_run_is_not_compared_with_the_published_times() -> None:
+    for budget, compared in (("lite", True), ("smoke", False)):
+        found = synthetic.frame(one for one in synthetic.results(budget) if one.cell.experiment == "epoch-time")
+        chosen = select(times.current(found), published(), EXPERIMENTS["epoch-time"])
+        frame: Any = times.frame({"epoch-time": chosen})
+        assert frame["difference"].notna().any() == frame["within"].ne("").any() == compared
+        table = times.table(frame)
+        assert ("difference" in table.heading) == compared
+        assert {len(line) for line in table.lines} == {len(table.heading)}

@@ -90,8 +90,8 @@ class Asked:
         """What tells how long cells take: what is stored here, and what came with the clone."""
         keys = set(self.experiments or EXPERIMENTS)
         keys |= {EXPERIMENTS[key].timed_by for key in keys} - {""}
-        same = self.choice.rows.resolve() == COMMITTED
-        return self.entries if same else {**stored(COMMITTED, sorted(keys)), **self.entries}
+        own = self.entries
+        return own if self.choice.rows.resolve() == COMMITTED else {**stored(COMMITTED, sorted(keys)), **own}
 
     def has_rows(self, ledger: Ledger) -> bool:
         """Whether anything was run of the same experiments and budget, be it on other data."""

@@ -64,9 +64,10 @@ def _line(chosen: Selection, found: dict[Any, Any], method: str, side: int) -> d
         **{"multiply_adds": seen("multiply_adds"), "peak_memory": seen("peak_memory")},
         "reason": "" if timed else chosen.reason("", resolution=side),
     }
-    known = math.isfinite(line["ratio"]) and math.isfinite(paper)
+    if chosen.unlike or not (math.isfinite(line["ratio"]) and math.isfinite(paper)):
+        return {**line, "difference": math.nan, "within": ""}
     overlap = line["ratio_low"] <= high and low <= line["ratio_high"]
-    return {**line, "difference": line["ratio"] - paper, "within": ("in" if overlap else "out") if known else ""}
+    return {**line, "difference": line["ratio"] - paper, "within": "in" if overlap else "out"}
 
 
 def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, float, float]:
@@ -84,26 +85,28 @@ def _paper_ratio(paper: Any, method: str, side: int) -> tuple[float, float, floa
 
 def table(lines: Any) -> Table:
     """Each resolution has the times and ratios of the paper and here, and the work."""
-    heading = ["Method"]
+    heading, compared = ["Method"], bool(lines["difference"].notna().any())
     for side in RESOLUTIONS:
         name = f"{side}×{side}"
-        heading += [f"{name} paper, s", f"{name} here, s", "ratio paper", "ratio here", "difference", "multiply-adds"]
-    rows = [
-        (TableEntry(METHODS[method].label), *(entry for cell in part.to_dict("records") for entry in _entries(cell)))
-        for method, part in lines.groupby("method", sort=False)
-    ]
+        heading += [f"{name} paper, s", f"{name} here, s", "ratio paper", "ratio here"]
+        heading += [*(["difference"] if compared else []), "multiply-adds"]
+    rows = []
+    for method, part in lines.groupby("method", sort=False):
+        entries = [entry for cell in part.to_dict("records") for entry in _entries(cell, compared)]
+        rows.append((TableEntry(METHODS[method].label), *entries))
     return Table(tuple(heading), tuple(rows), rules(lines)[:1])
 
 
-def _entries(cell: Any) -> list[TableEntry]:
+def _entries(cell: Any, compared: bool) -> list[TableEntry]:
     unpublished, reason = "the paper has no time", cell["reason"] or "not measured"
     within = f"{{:+.2f}} {cell['within']}".strip()
+    difference = numeric(cell["difference"], within, reason if math.isnan(cell["ratio"]) else unpublished)
     return [
         numeric(cell["paper_time"], "{:.1f}", unpublished),
         numeric(cell["epoch_time"], "{:.1f}", reason),
         numeric(cell["paper_ratio"], "{:.2f}", unpublished),
         numeric(cell["ratio"], "{:.2f}", reason),
-        numeric(cell["difference"], within, reason if math.isnan(cell["ratio"]) else unpublished),
+        *([difference] if compared else []),
         numeric(cell["multiply_adds"], _short(cell["multiply_adds"]), reason),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from sesn.methods.method import CHANNELS, COLOURS, WIDE_SIDE, Method, Source, no_scales
+from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, WIDE_SIDE, Method, Source, no_scales
 from sesn.networks import mnist, wrn
 from sesn.networks.skeleton import Recipe, Regime
 from sesn.networks.wrn import BlockPlace
@@ -31,7 +31,9 @@ def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
 
 def plain(side: int) -> nn.Module:
     """The convolution that the layers of the other methods are compared with."""
-    return nn.Conv2d(COLOURS, CHANNELS, side, padding=side // 2, bias=False)
+    if side == MNIST_SIDE:
+        return nn.Conv2d(COLOURS, CHANNELS, 7, padding=3, bias=False)
+    return nn.Conv2d(COLOURS, CHANNELS, 3, padding=1, bias=False)
 
 
 CNN = Method(
