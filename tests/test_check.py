@@ -174,7 +174,7 @@ def test_options_reach_the_measurement_and_the_diagnosis(check: Check, tmp_path:
 
 
 def test_a_given_grid_is_as_good_as_the_modules_own(check: Check, tmp_path: Path) -> None:
-    refused(check("without_grid"), "has a scale axis but the module has no `.grid`; give `grid=`")
+    refused(check("without_grid"), "has a scale axis but the module has no `.grid`; give --grid")
     assert check("without_grid", "--json", "given.json", grid="1.5,3,6", crop="8").exit_code == 0
     assert check("lift", "--json", "own.json", crop="8").exit_code == 0
     given, own = (json.loads((tmp_path / f"{name}.json").read_text())["results"] for name in ("given", "own"))
@@ -295,7 +295,10 @@ OPTIONS = {
     "input": ("3x96", "`input` (='3x96') must be CHANNELSxHEIGHTxWIDTH"),
     "input of nothing": ("0x64x64", "three whole numbers above 0"),
     "input of other channels": ("3x64x64", "the module rejected images of shape (3, 3, 64, 64)"),
-    "input too small": ("1x4x4", "to leave 3 pixels of 4"),
+    "input too small": (
+        "1x4x4",
+        "`downscale` (=2) must be small enough to leave 3 pixels of 4; it leaves 2; use larger images or a smaller",
+    ),
     "downscale": ("0", "`downscale` (='0') must be numbers above 0"),
     "downscale below 0": ("2,-1", "`downscale` (='2,-1') must be numbers above 0"),
     "downscale in words": ("two", "`downscale` (='two') must be numbers above 0"),

@@ -141,11 +141,11 @@ def test_one_pixel_is_an_invariant(sesn: Sesn) -> None:
 
 
 REFUSED = {
-    "Several": "got dict of scores (2, 2), features.0 (2, 1, 32, 32), features.1 (2, 2, 32, 32); give",
+    "Several": "got dict of scores (2, 2), features.0 (2, 1, 32, 32), features.1 (2, 2, 32, 32); give --output, for ",
     "Several --output logits": "which is scores (2, 2), features.0 (2, 1, 32, 32), features.1 (2, 2, 32, 32)",
     "Several --output features.7": "which is 0 (2, 1, 32, 32), 1 (2, 2, 32, 32)",
     "pooled --output 0": "which is one tensor (2, 2, 1, 1), so leave it out",
-    "Tokens": "has three axes: for tokens [b, n, c] give the grid that they lie on",
+    "Tokens": "give the grid that they lie on, --tokens, for example 8x8, and for scales [b, c, s] --grid",
     "Tokens --with class_token=False": "for example 8x8",
     "Tokens --tokens 8": "must be ROWSxCOLUMNS, two whole numbers above 0; for example 14x14",
     "Tokens --tokens 5x3": "must be rows and columns of the tokens [b, n, c] that are returned, not of (2, 65, 4)",

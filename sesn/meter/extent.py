@@ -121,7 +121,7 @@ def output_crop(found: Branches, crop: int | str, *, acted: bool, edge: int | No
     """
     shown, reach = edge or 0, found.factor if edge is None else 1.0
     output, seen, side = found.direct, found.original.seen, min(found.direct.shape[-2:]) - 2 * shown
-    require(side > 0, "canvas", "keep", "for images that are nearly square, or less rescaled")
+    require(edge is None or side > 0, "canvas", "keep", "for images that are nearly square, or less rescaled")
     if crop == "auto" and found.kind in SPATIAL:
         seen = receptive_field_of(found.module, found.images, found.original)
         return shown + automatic_crop(seen, reach, side // 4), seen

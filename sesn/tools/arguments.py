@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -134,6 +134,7 @@ class Subject(NamedTuple):
     images_name: str
     factors: list[float]
     chosen: str = ""
+    options: frozenset[str] = frozenset()
 
     def how(self, meter: Meter) -> str:
         """The images, the meter and the sizes in words."""
@@ -141,11 +142,11 @@ class Subject(NamedTuple):
 
     def measuring(self) -> AbstractContextManager[None]:
         """What the user's network does wrong meanwhile is a UsageError that says where; a bug of ours passes."""
-        return _measuring(self.target, self.images)
+        return _measuring(self.target, self.images, self.options)
 
 
 @contextmanager
-def _measuring(target: Target, images: Tensor) -> Iterator[None]:
+def _measuring(target: Target, images: Tensor, options: Collection[str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -153,14 +154,31 @@ def _measuring(target: Target, images: Tensor) -> Iterator[None]:
     except BaseException as error:  # it runs the user's code, which may raise anything
         place = line_of(error, target.path)
         if isinstance(error, UsageError | OSError):  # worded already
-            if not place or place in str(error):
+            words = in_options(str(error), options)
+            if words == str(error) and (not place or place in words):
                 raise
-            raise UsageError(f"{error}{place}") from error
+            raise UsageError(words if place in words else f"{words}{place}") from error
         if place:
             raise UsageError(f"{target.words}: {type(error).__name__}: {error}{place}") from error
         if isinstance(error, Exception) and (odd := _oddity(target.build(0), images)):
             raise UsageError(f"{target.words}: {odd}") from error
         raise
+
+
+def in_options(message: str, options: Collection[str]) -> str:
+    """A message of the library with the options of a command in place of Python's arguments, where there are such."""
+    message = re.sub(r"`(\w+)=`", lambda found: f"--{found[1]}" if found[1] in options else found[0], message)
+    for option in ("output", "tokens"):
+        message = message.replace(f"--{option} of sesn.OutputOf", f"--{option}")
+    factor = re.match(r"`factor` \(=([\d.e+-]+)\)", message)
+    if factor is None:
+        return message
+    rest = (
+        message[factor.end() :]
+        .replace("large enough", "small enough")
+        .replace("a larger factor", "a smaller downscale")
+    )
+    return f"`downscale` (={1 / float(factor[1]):.4g}){rest}"
 
 
 def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> Subject:
@@ -176,7 +194,7 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> 
     require(several, "downscale", asked["downscale"], "one number here", "run once for each")
     check_sizes(shape or USUAL_SHAPES[0], downscales or usual, count, at_once or count or USUAL_COUNT)
     target = _target(asked)
-    with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0])))):
+    with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0]))), asked):
         sizes = fitting_sizes(target.build(asked["seed"]), shape, downscales, usual, meter)
     if sizes.fixed:
         shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, sizes.written, "check")
@@ -194,7 +212,7 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> 
     asked.update(sizes.written)
     normalised: Any = {name: parse_numbers(name, asked[name]) for name in ("mean", "std")}
     images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"], **normalised)
-    return Subject(target, images, name, [1 / one for one in sizes.downscales], said)
+    return Subject(target, images, name, [1 / one for one in sizes.downscales], said, frozenset(asked))
 
 
 def _target(asked: Mapping[str, Any]) -> Target:

@@ -11,6 +11,7 @@ from torch import nn
 from sesn import Meter
 from sesn.errors import UsageError
 from sesn.meter.compare import Branches
+from sesn.meter.reading import RejectedError
 from sesn.tools.images import random_images
 
 Shape = tuple[int, int, int]
@@ -57,7 +58,7 @@ def fitting_sizes(
         kept = [_nearest(module, one, each, stride, asked is not None, meter) for each in downscales]
         if None not in kept:
             return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride)
-    fixed = _branches(module, taken, 1 / downscales[0], meter) is None
+    fixed = _rejects(module, taken, 1 / downscales[0], meter)
     return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
 
 
@@ -78,6 +79,17 @@ def _nearest(module: nn.Module, shape: Shape, downscale: float, stride: int, ask
         if found is not None and found.moved.shape == found.direct.shape:
             return one
     return None
+
+
+def _rejects(module: nn.Module, shape: Shape, factor: float, meter: Meter) -> bool:
+    """Whether the module itself raises an error on a rescaled image."""
+    try:
+        meter.branches(module, random_images(0, (1, *shape)), factor)
+    except RejectedError:
+        return True
+    except UsageError:
+        return False
+    return False
 
 
 def _branches(module: nn.Module, shape: Shape, factor: float, meter: Meter) -> Branches | None:
