@@ -129,6 +129,7 @@ def test_rows_of_the_smoke_budget_confirm_nothing() -> None:
     lines = card(result for result in smoke if not result.cell.experiment.startswith("delta"))
     assert {line["verdict"] for line in lines.values()} == {"undecided", "not measured"}
     assert "only shows that everything works" in lines["best-28"]["why"]
+    assert {line["here"] for line in lines.values()} == {""}
 
 
 def test_without_rows_every_claim_names_its_command() -> None:

@@ -21,8 +21,8 @@ from sesn.methods import _vectors, dss, harmonic, sevf, si_convnet, sicnn, ss_cn
 from sesn.methods.si_convnet import pixels_seen, warp
 
 FILES = (_vectors, dss, harmonic, sevf, si_convnet, sicnn, ss_cnn)
-#: They stand between layers of two kinds, in one network or measurement.
-ADAPTERS = {"FirstScales", "ScalesToVectors", "VectorsToScales"}
+#: They stand between layers of two kinds, in one network or measurement, or choose what is measured.
+ADAPTERS = {"FirstScales", "OutputOf", "ScalesToVectors", "VectorsToScales"}
 
 GRID = sesn.ScaleGrid([0.9, 1.3])
 A = sesn.basis_a(GRID, 5, 2)

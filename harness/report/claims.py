@@ -68,7 +68,8 @@ def judge(claim: Claim, evidence: Evidence) -> Judgement:
     if not cases:
         return Judgement("not measured", reason="not-measured")
     if unlike := chosen.unlike:
-        return Judgement("undecided", cases[0], reason=unlike)
+        # The numbers of a smoke run do not even stand beside the paper's.
+        return Judgement("undecided", None if unlike == "smoke" else cases[0], reason=unlike)
     bound = claim["threshold"] * (1.0 if pd.isna(claim["value"]) else claim["value"])
     verdict, *others = (decided(case, claim["rule"], bound) for case in cases)
     if verdict != "confirmed" and "confirmed" in others:
