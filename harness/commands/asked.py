@@ -49,6 +49,7 @@ class Asked:
         self.order = one_of("order", order, ORDERS)
         self.experiments = tuple(experiment(name).key for name in choice.experiments or ())
         self.where = _wanted(choice.where or ())
+        self._plans: dict[Budget, list[Planned]] = {}
 
     @cached_property
     def request(self) -> Request:
@@ -101,7 +102,12 @@ class Asked:
         return any((cell.experiment, cell.version, cell.budget) in kinds for cell in cells)
 
     def planned(self, budget: Budget) -> list[Planned]:
-        """The cells."""
+        """The cells; they are planned once, since layers of methods may have to be tried for it."""
+        if budget not in self._plans:
+            self._plans[budget] = self._planned(budget)
+        return self._plans[budget]
+
+    def _planned(self, budget: Budget) -> list[Planned]:
         cells = plan(replace(self.request, budget=budget), self.experiments)
         if not cells:
             raise UsageError(
