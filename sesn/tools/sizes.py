@@ -58,14 +58,15 @@ def fitting_sizes(
         kept = [_nearest(module, one, each, stride, asked is not None, meter) for each in downscales]
         if None not in kept:
             return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride)
-    fixed = _rejects(module, taken, 1 / downscales[0], meter)
+    # The module itself raises an error on a rescaled image; the meter may refuse for other reasons.
+    fixed = isinstance(_tried(module, taken, 1 / downscales[0], meter), RejectedError)
     return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
 
 
 def _stride(module: nn.Module, shape: Shape, meter: Meter) -> int:
     """The stride of the coarsest map on the way to the output; 0 if the module does not take such images."""
-    found = _branches(module, shape, 1.0, meter)
-    return 0 if found is None else max(1, math.ceil(found.original.sampling[0]))
+    found = _tried(module, shape, 1.0, meter)
+    return max(1, math.ceil(found.original.sampling[0])) if isinstance(found, Branches) else 0
 
 
 def _nearest(module: nn.Module, shape: Shape, downscale: float, stride: int, asked: bool, meter: Meter) -> float | None:
@@ -75,26 +76,15 @@ def _nearest(module: nn.Module, shape: Shape, downscale: float, stride: int, ask
     whole = [height / left for left in lefts if left != height and (left < height) == (downscale > 1)]
     near = sorted(whole, key=lambda one: abs(math.log(one / downscale)))[:MOST_TRIED]
     for one in (downscale, *near) if asked or stride == 1 else near:
-        found = _branches(module, shape, 1 / one, meter)
-        if found is not None and found.moved.shape == found.direct.shape:
+        found = _tried(module, shape, 1 / one, meter)
+        if isinstance(found, Branches) and found.moved.shape == found.direct.shape:
             return one
     return None
 
 
-def _rejects(module: nn.Module, shape: Shape, factor: float, meter: Meter) -> bool:
-    """Whether the module itself raises an error on a rescaled image."""
-    try:
-        meter.branches(module, random_images(0, (1, *shape)), factor)
-    except RejectedError:
-        return True
-    except UsageError:
-        return False
-    return False
-
-
-def _branches(module: nn.Module, shape: Shape, factor: float, meter: Meter) -> Branches | None:
-    """Both branches on one image; None if that cannot be done."""
+def _tried(module: nn.Module, shape: Shape, factor: float, meter: Meter) -> Branches | UsageError:
+    """Both branches on one image, or why there are none."""
     try:
         return meter.branches(module, random_images(0, (1, *shape)), factor)
-    except UsageError:
-        return None
+    except UsageError as refusal:
+        return refusal
