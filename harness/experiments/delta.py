@@ -33,7 +33,6 @@ from harness.experiments.sweep_methods import (
     powers,
 )
 from harness.experiments.sweep_networks import (
-    COLOURS,
     Amount,
     DepthSettings,
     DownscaleSettings,
@@ -48,7 +47,7 @@ from sesn import EquivarianceError, Meter
 from sesn.errors import UsageError
 from sesn.meter.resample import resampled_size
 from sesn.methods import METHODS, Method, method
-from sesn.methods.method import CHANNELS
+from sesn.methods.method import CHANNELS, COLOURS
 from sesn.tools.images import image_set, image_sets
 
 #: All cells of a sweep see the same images; a cell's seed draws its weights.

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from harness.experiments.properties import drawn, meter_for, own_factor
 from harness.experiments.sweep_networks import (
-    COLOURS,
     Amount,
     CopiedAlongScale,
     DepthSettings,
@@ -29,7 +28,7 @@ from sesn import EquivarianceError, Meter
 from sesn._source import worded
 from sesn.errors import UsageError
 from sesn.methods import Method, scales_of, vector_angles
-from sesn.methods.method import CHANNELS, HIDDEN_SCALES, HIDDEN_STEP
+from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP
 
 #: The window of cells that are about a method: its layers have their own kernels and scales.
 OWN = "own"

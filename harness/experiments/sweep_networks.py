@@ -15,8 +15,8 @@ from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 from sesn._checks import looked_up
 from sesn.errors import UsageError
 from sesn.layers.nonlinearity import BandlimitedReLU
+from sesn.methods.method import COLOURS
 
-COLOURS = 3
 #: Type A has orders 0..2 along each axis, nine functions; `total_order` may leave out the highest.
 ORDERS = 3
 #: All three commute with a positive factor.
