@@ -18,7 +18,6 @@ from harness.report.findings import WORDS
 from harness.report.inconvenient import inconvenient
 from harness.report.quantities import QUANTITIES, Case, Claim
 from harness.report.select import Selection
-from harness.report.summaries import LEAST_RUNS
 from harness.report.tables import Table, TableEntry
 from sesn.errors import UsageError
 
@@ -54,7 +53,7 @@ class Judgement(NamedTuple):
 
 def decided(case: Case, rule: str, bound: float) -> Verdict:
     """Whether a quantity keeps its bound, by its interval alone."""
-    if case.n < LEAST_RUNS or not (math.isfinite(case.low) and math.isfinite(case.high)):
+    if not case.sampled_enough or not (math.isfinite(case.low) and math.isfinite(case.high)):
         return "undecided"
     good, bad = (case.high <= bound, case.low > bound) if rule == "at most" else (case.low >= bound, case.high < bound)
     return "not confirmed" if bad else "confirmed" if good and case.complete else "undecided"
@@ -81,7 +80,7 @@ def judge(claim: Claim, evidence: Evidence) -> Judgement:
 def _reason(case: Case, verdict: Verdict) -> str:
     if verdict != "undecided":
         return "others" if case.numbers.get("others") else ""
-    return "few" if case.n < LEAST_RUNS else "open" if case.complete else "incomplete"
+    return "few" if not case.sampled_enough else "open" if case.complete else "incomplete"
 
 
 # --- the scorecard
@@ -107,7 +106,7 @@ def _line(claim: Claim, evidence: Evidence) -> dict[str, Any]:
     cases = [each for each in (found.case, found.other) if each]
     values: dict[str, Any] = {"facts": chosen.facts, "paper": chosen.conditions, "case": case, "other": found.other}
     values["command"] = f"sesn run {claim['experiment']} --budget {evidence.budget}"
-    ends = (case.low, case.high) if case.n >= LEAST_RUNS else (math.nan, math.nan)
+    ends = (case.low, case.high) if case.sampled_enough else (math.nan, math.nan)
     return {
         "quote": _plain(claim["quote"]),
         "paper": texts["paper"].format(**{**claim, **quantity.published(claim, chosen.paper)}),

@@ -31,6 +31,13 @@ class Case(NamedTuple):
     configuration: str = ""
     #: whether all was measured that must be for a claim to be confirmed
     complete: bool = True
+    #: whether it is counted, so that once is enough
+    counted: bool = False
+
+    @property
+    def sampled_enough(self) -> bool:
+        """Whether there are as many runs as an interval needs."""
+        return self.counted or self.n >= LEAST_RUNS
 
 
 class Quantity(NamedTuple):
@@ -127,12 +134,12 @@ def _counts(claim: Claim, frame: Any) -> list[Case]:
 
 
 def _agreeing(claim: Claim, others: list[str], count: int) -> list[Case]:
-    """The part that agrees with the printed ones; it is counted, so that one count of each is enough."""
+    """The part that agrees with the printed ones."""
     if not count:
         return []
     good, printed = count - len(others), claim["printed"]["count"]
     numbers = {"good": good, "compared": count, "count": printed, "others": listed(others) if others else ""}
-    return [Case(*(good / count,) * 3, max(count, LEAST_RUNS), numbers, complete=count == printed)]
+    return [Case(*(good / count,) * 3, count, numbers, complete=count == printed, counted=True)]
 
 
 # --- test errors
