@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,17 @@ def selftest(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     engine_sample.register()
     monkeypatch.delenv("SESN_DATA", raising=False)
     return monkeypatch
+
+
+@pytest.fixture
+def own_methods(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test has join the table of methods leaves it again."""
+    from sesn.methods import HOMES, METHODS, PASSED_ON, discover
+
+    rows, homes = dict(METHODS), dict(HOMES)
+    monkeypatch.delenv(PASSED_ON, raising=False)
+    yield
+    for table, before in ((METHODS, rows), (HOMES, homes)):
+        table.clear()
+        table.update(before)  # type: ignore[arg-type]
+    discover.cache_clear()

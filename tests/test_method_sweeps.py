@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,11 @@ from harness.report.select import cleaned, select
 from harness.store.frame import load
 from harness.store.writing import Writer
 from sesn import Meter
-from sesn.methods import HOMES, METHODS, discover, method, scales_of
+from sesn.methods import METHODS, method, scales_of
 from sesn.tools.app import app
 
 RUNS = {"delta-depth": delta_depth, "delta-downscale": delta_downscale, "delta-interscale": delta_interscale}
+pytestmark = pytest.mark.usefixtures("own_methods")
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 OUTSIDE = """
 import sesn
@@ -48,17 +48,6 @@ SHRINKS = sesn.Method("shrinks", "Shrinks", layer=lambda step: nn.Conv2d(3, 8, 2
 SCORES = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
 NO_LAYER = sesn.Method("no-layer", "No Layer", networks={"mnist": lambda **_: SCORES})
 """
-
-
-@pytest.fixture(autouse=True)
-def own_table() -> Iterator[None]:
-    """What a test has join the table leaves it again."""
-    rows, homes = dict(METHODS), dict(HOMES)
-    yield
-    for table, before in ((METHODS, rows), (HOMES, homes)):
-        table.clear()
-        table.update(before)  # type: ignore[arg-type]
-    discover.cache_clear()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +29,7 @@ from sesn.methods.method import OWN_STEPS
 from sesn.networks import NETWORKS
 from sesn.tools.app import app
 
+pytestmark = pytest.mark.usefixtures("own_methods")
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "method.py"
 TINY = """
 import torch
@@ -60,18 +60,6 @@ ROOTED = sesn.Method("rooted", "Rooted", layer=rooted)
 FIXED = sesn.Method("fixed", "Fixed", networks={{"mnist": lambda **_: Ten()}})
 NO_STEP = sesn.Method("no-step", "No Step", layer=none)
 """
-
-
-@pytest.fixture(autouse=True)
-def own_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test has join the table leaves it again."""
-    rows, homes = dict(METHODS), dict(HOMES)
-    monkeypatch.delenv(PASSED_ON, raising=False)
-    yield
-    for table, before in ((METHODS, rows), (HOMES, homes)):
-        table.clear()
-        table.update(before)  # type: ignore[arg-type]
-    discover.cache_clear()
 
 
 @pytest.fixture
