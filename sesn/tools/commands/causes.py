@@ -1,0 +1,60 @@
+"""`sesn causes`: what the Delta of a network is made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sesn.tools import options
+from sesn.tools.consoles import consoles, progress_bar
+
+
+def causes(
+    context: typer.Context,
+    target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
+    output: options.OutputName = None,
+    tokens: options.Tokens = None,
+    input_: options.InputShape = None,
+    downscale: options.OneDownscale = None,
+    images: options.ImageSet = "embedded",
+    count: options.Count = 4,
+    data: options.DataRoot = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    resampler: options.ResamplerName = "lanczos3",
+    ends: options.EndsName = "auto",
+    json: options.JsonPath = None,
+    picture: options.PicturePath = None,
+    force: options.Force = False,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall."""
+    with consoles(quiet, json == options.STDOUT) as (console, progress):
+        from sesn import Meter
+        from sesn.tools import causes as splitting
+        from sesn.tools.arguments import load_subject
+        from sesn.tools.machine import machine_line
+        from sesn.tools.output import OutputFiles
+
+        how: Any = {"resampler": resampler, "ends": ends}
+        meter, files = Meter(**how), OutputFiles(context.params)
+        subject = load_subject(context, meter)
+        [factor], module = subject.factors, subject.target.build(seed)
+        with progress_bar(progress) as on_step, subject.measuring():
+            split = splitting.causes(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
+        console.print(splitting.causes_table(split))
+        console.print(f"{subject.how(meter)}, observed without crop; {machine_line()}", highlight=False)
+
+        def draw() -> Any:
+            from sesn.tools.waterfall import draw_causes
+
+            return draw_causes(split, Path(target).name)
+
+        found = {"causes": asdict(split), "shares": split.shares, "largest": split.largest}
+        files.write(subject.images_name, found, console, draw)

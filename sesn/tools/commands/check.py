@@ -1,0 +1,87 @@
+"""`sesn check`: the verdict on a module."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from sesn.tools import options
+from sesn.tools.consoles import consoles, progress_bar
+
+
+def check(
+    context: typer.Context,
+    target: options.Factory,
+    with_: options.With = None,
+    weights: options.Weights = None,
+    output: options.OutputName = None,
+    tokens: options.Tokens = None,
+    input_: options.InputShape = None,
+    downscale: Annotated[
+        str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
+    ] = None,
+    images: options.ImageSet = "embedded",
+    count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
+    data: options.DataRoot = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    resampler: options.ResamplerName = "lanczos3",
+    kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale, invariant.")] = "auto",
+    crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
+    ends: options.EndsName = "auto",
+    canvas: options.CanvasName = "follow",
+    grid: Annotated[
+        str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if not the module's.")
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=1, help="Most weight draws; they stop when the interval is narrow enough.")
+    ] = 1,
+    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above it.")] = None,
+    absolute: Annotated[
+        bool, typer.Option("--absolute", help="Judge Δ itself, not relative to what unrelated images give.")
+    ] = False,
+    json: options.JsonPath = None,
+    picture: options.PicturePath = None,
+    force: options.Force = False,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
+
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+
+    The verdict is on Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
+    """
+    with consoles(quiet, json == options.STDOUT) as (console, progress):
+        from sesn import Meter
+        from sesn._checks import require
+        from sesn.tools import check as checking
+        from sesn.tools.arguments import load_subject, parse_crop, parse_grid
+        from sesn.tools.output import OutputFiles
+        from sesn.tools.verdict import likely_causes, passes, say
+
+        how: Any = {"resampler": resampler, "kind": kind, "ends": ends, "canvas": canvas}
+        meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
+        files = OutputFiles(context.params)
+        require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
+        subject = load_subject(context, meter, checking.BATCH)
+
+        def build(draw: int) -> Any:
+            return subject.target.build(seed + draw)
+
+        with subject.measuring():
+            with progress_bar(progress) as on_step:
+                results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
+            causes = likely_causes(build(0), subject.images, results)
+            say(console, target, f"{subject.how(meter)}; in eval mode", results, tolerance, causes, absolute)
+            well = all(passes(result, tolerance, absolute) for result in results)
+            found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
+
+            def drawn() -> Any:
+                from sesn.tools.picture import draw
+
+                return draw(build(0), subject.images, results)
+
+            files.write(subject.images_name, {**found, "diagnosis": causes}, console, drawn)
+    raise typer.Exit(0 if well else 1)
