@@ -106,8 +106,11 @@ def _times_as_large(first: Any, second: Any) -> Case | None:
 def _ratio(top: Numbers, bottom: Numbers, names: Sequence[str] = ("median", "low", "high", "draws")) -> Case:
     """How many times as large one number is as another, at least and at most."""
     value, low, high, n = names
-    pairs = (value, value), (low, high), (high, low)
-    ends = [top[above] / bottom[below] if bottom[below] else math.inf for above, below in pairs]
+
+    def over(above: str, below: str) -> float:
+        return float(top[above] / bottom[below]) if bottom[below] else math.inf
+
+    ends = over(value, value), over(low, high), over(high, low)
     return Case(*ends, int(min(top[n], bottom[n])), {"top": top, "bottom": bottom})
 
 
