@@ -186,7 +186,7 @@ def test_a_crop_that_cannot_be_chosen_is_asked_for() -> None:
     def through(x: Tensor, *layers: nn.Module) -> Tensor:
         return layers[0](x).roll(1, -1)
 
-    with pytest.raises(ValueError, match="it runs roll in Does, .* give `crop=`"):
+    with pytest.raises(ValueError, match=r"it runs roll in Does, .* give `crop=`"):
         equivariance_error(Does(through, nn.Conv2d(1, 2, 7, padding=3)), IMAGES, 0.5)
 
 

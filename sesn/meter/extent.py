@@ -53,8 +53,8 @@ def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> R
     flat = bool((reading.output == reading.output[..., :1, :1]).all())  # then every pixel says the same
     if radius is None and not flat:
         raise UsageError(
-            f"how far the module looks cannot be told: it runs {', '.join(runs)}, and has no gradient to measure it by; "
-            f"{_CALL_LAYERS} or give `crop=`"
+            f"how far the module looks cannot be told: it runs {', '.join(runs)}, and has no gradient to measure it "
+            f"by; {_CALL_LAYERS} or give `crop=`"
         )
     return replace(reading.seen, radius=radius or 0, measured=runs)
 
