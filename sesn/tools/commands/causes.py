@@ -45,11 +45,12 @@ def causes(
         how: Any = {"resampler": resampler, "ends": ends}
         meter, files = Meter(**how), OutputFiles(context.params)
         subject = load_subject(context, meter)
+        meter = subject.meter
         [factor], module = subject.factors, subject.target.build(seed)
         with progress_bar(progress) as on_step, subject.measuring():
             split = splitting.causes(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
         console.print(splitting.causes_table(split))
-        console.print(f"{subject.how(meter)}, observed without crop; {machine_line()}", highlight=False)
+        console.print(f"{subject.how()}, observed without crop; {machine_line()}", highlight=False)
 
         def draw() -> Any:
             from sesn.tools.waterfall import draw_causes

@@ -46,11 +46,12 @@ def profile(
         how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         meter, files = Meter(**how), OutputFiles(context.params)
         subject = load_subject(context, meter)
+        meter = subject.meter
         [factor], module = subject.factors, subject.target.build(seed)
         with subject.measuring():
             rows = profiling.profile(module, subject.images, factor, meter)
         console.print(profiling.profile_table(rows, f"layer profile of {target}, downscale {1 / factor:.4g}"))
-        console.print(f"{subject.how(meter)}; {machine_line()}", highlight=False)
+        console.print(f"{subject.how()}; {machine_line()}", highlight=False)
         files.write(subject.images_name, {"rows": [asdict(row) for row in rows]}, console)
         if all(math.isnan(row.delta) for row in rows):
             raise UsageError(f"Δ of no submodule of {target} could be taken: the notes say why")
