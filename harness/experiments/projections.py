@@ -72,9 +72,9 @@ SCALES = (5, 9)
 def _field_cells(request: Request) -> Iterator[Draft]:
     count, draws = AMOUNTS[request.budget]
     common: dict[str, Any] = {"images": request.images, "image_count": count, "channels": CHANNELS, "side": 96}
-    common |= {"resampler": "lanczos3", "ends": "inside", "crop": "auto", "layers": 2, "nonlinearity": "relu"}
-    # Nine scales from the sweeps' smallest sigma would be wider than the image.
-    common |= {"smallest_sigma": 1.2}
+    common |= {"resampler": "lanczos3", "ends": "inside", "crop": "auto", "layers": 2, "nonlinearity": "bandlimited"}
+    # Of nine scales from the sweeps' smallest sigma the largest would hardly fit into the image.
+    common |= {"smallest_sigma": 1.5}
     for draw in range(draws if request.methods is None else 0):
         for scales in SCALES:
             kernels = kernel_settings("wide", WHOLE_STEP, scales) | common
@@ -122,7 +122,7 @@ def _mnist_cells(request: Request) -> Iterator[Draft]:
         assert isinstance(settings, MNISTSettings)
         if (key, settings.resolution, settings.augmented, seed) == (SESN_VECTOR.key, 28, False, 0):
             for name in PROJECTIONS:
-                yield key, ProjectedMNISTSettings(**settings.as_dict(), projection=name), seed, reason
+                yield key, ProjectedMNISTSettings(**vars(settings), projection=name), seed, reason
 
 
 def mnist_projection(cell: Cell, context: Context) -> list[Measurement]:
