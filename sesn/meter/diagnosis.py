@@ -285,8 +285,8 @@ def _in_space(case: Case) -> Iterator[Finding]:
     if stride > 1 and abs(before * error.factor - after) > PHASE:
         yield Finding(
             "stride phase and even sizes",
-            f"the pixels that a total stride of {stride:g} keeps lie {before:+.2g} pixels off the centre on a side of "
-            f"{case.before.side}, and {after:+.2g} on one of {case.after.side}: rescaling moves them",
+            f"the pixels that a total stride of {stride:g} keeps lie {before:+.3g} pixels off the centre on a side of "
+            f"{case.before.side}, and {after:+.3g} on one of {case.after.side}: rescaling moves them",
             f"Use sides, before and after rescaling, whose windows are centred: N - 1 a multiple of {stride:g} for odd "
             f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
         )
