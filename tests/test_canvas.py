@@ -28,6 +28,7 @@ from sesn import (
     rescale,
 )
 from sesn.tools.app import app
+from sesn.tools.causes import causes
 from sesn.tools.images import random_images
 
 NETWORKS = """
@@ -154,7 +155,7 @@ def sesn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 ONE_SIZE = ["networks.py:lenet", "networks.py:ViT --tokens 12x12"]
 
 
-@pytest.mark.parametrize("command", ["check", "profile"])
+@pytest.mark.parametrize("command", ["check", "profile", "causes"])
 @pytest.mark.parametrize("words", ONE_SIZE)
 def test_a_network_of_one_size_keeps_its_canvas_which_is_said(
     sesn: Callable[..., Any], command: str, words: str
@@ -178,6 +179,17 @@ def test_a_canvas_that_cannot_follow_is_answered_with_the_command_that_measures(
     assert found is not None, result.output
     again = CliRunner().invoke(app, shlex.split(found[1])[1:])
     assert again.exit_code == 0, again.output
+
+
+def test_causes_on_a_kept_canvas_tell_the_branches_apart() -> None:
+    basis = basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)
+    torch.manual_seed(0)
+    network = nn.Sequential(ScaleLift(1, 2, basis, bias=False), ScaleProjection()).eval()
+    images = random_images(0, (2, 1, 96, 96), cutoff=0.1)
+    found = causes(network, images, 0.5, Meter(crop=0, canvas="keep"))
+    steps = {step.cause: step for step in found.steps}
+    assert steps["scale truncation"].change == "projection over partnered scales"
+    assert steps["scale truncation"].after < steps["scale truncation"].before / 10
 
 
 def test_a_profile_on_a_kept_canvas(sesn: Callable[..., Any]) -> None:
