@@ -26,10 +26,10 @@ from sesn import Meter, ScaleProjection
 from sesn._checks import positive, require
 from sesn.errors import UsageError
 from sesn.meter.compare import middle
-from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.extent import seen_by, spoiled_by
 from sesn.meter.reading import SPATIAL, Kind, check_asked
 from sesn.meter.resample import Resampler, resampler_ends
+from sesn.meter.suspects import normalises_input, ordinary_convolutions
 from sesn.tools import surgery
 
 #: How the observed Delta is measured if nothing else is said: with the border, which is one of the causes.
