@@ -45,6 +45,7 @@ class Path:
     coarsest: tuple[float, float] = (1, 0)
     unread: frozenset[str] = frozenset()  # what it went through that does not say how far it looks
     hidden: frozenset[str] = frozenset()  # those of them that a layer may hide behind, with all that it says of itself
+    stages: frozenset[int] = frozenset()  # the last on the way that were marked
 
     def hiding(self, what: str) -> Path:
         """Followed by something that a layer may hide behind."""
@@ -88,6 +89,7 @@ def _joined(paths: Sequence[tuple[Tensor, Path]]) -> Path:
         max((path.coarsest for path in every), key=lambda sampling: (sampling[0], abs(sampling[1]))),
         frozenset().union(*(path.unread for path in every)),
         frozenset().union(*(path.hidden for path in every)),
+        frozenset().union(*(path.stages for path in every)),
     )
 
 
@@ -123,7 +125,7 @@ class Trail(TorchFunctionMode):
     def __init__(self, start: Path | None = None, side: int | None = None) -> None:
         super().__init__()
         self.side = side or 0  # of the images, or of those that `start` says how these came about from
-        self._start = start or Path()
+        self.start = start or Path()
         self.end: Path | None = None  # how the output came about; None if not from the images, or nobody saw how
         self.bug: Exception | None = None  # raised by the trail itself, not by the module that it follows
         self._paths: MutableMapping[Tensor, Path] = WeakTensorKeyDictionary()
@@ -136,7 +138,7 @@ class Trail(TorchFunctionMode):
     def following(self, module: nn.Module, images: Tensor) -> Iterator[None]:
         """See what happens to these images, which must be those that the module is given."""
         self.side = self.side or _side(images)
-        self._paths[images] = replace(self._start, left=self._start.left or _side(images))
+        self._paths[images] = replace(self.start, left=self.start.left or _side(images))
         with self._by_itself():
             # The forward of one of torch's layers may be called past its hooks: the functions in it are seen.
             known = [m for m in module.modules() if type(m).__module__.startswith("torch.nn.modules.")]
@@ -188,6 +190,11 @@ class Trail(TorchFunctionMode):
     def path_to(self, tensor: Tensor) -> Path | None:
         """How a tensor came about; None if it does not come from the images, or nobody saw how."""
         return self._paths.get(tensor)
+
+    def mark(self, tensor: Tensor, stage: int) -> None:
+        """Let what is made of a tensor, if it comes from the images, be known to come from here."""
+        if tensor in self._paths:
+            self._paths[tensor] = replace(self._paths[tensor], stages=frozenset({stage}))
 
     def _enter(self, layer: nn.Module, _: Any) -> None:
         self._within = [*self._within, layer] if self._reading else [layer]
