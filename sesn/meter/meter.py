@@ -247,7 +247,8 @@ class Meter:
             Pixels at each border of the output.
         """
         seen, smaller = seen_by(module, images), resampled_size(min(images.shape[-2:]), factor)
-        return automatic_crop(seen, factor, most=int(smaller / seen.stride / 4))
+        reach = factor if self.canvas == "follow" else 1.0
+        return automatic_crop(seen, reach, most=int(smaller / seen.stride / 4))
 
     def floor(self, images: Tensor, factor: Element, crop: int) -> Tensor:
         """Measure what the meter itself contributes: Delta of a well sampled reference lift on each image.

@@ -233,17 +233,19 @@ class BranchProjection(nn.Module):
 
 
 class TwoBranches(nn.Module):
-    """A network whose partnered projections know which branch they are in: images of this side are the original."""
+    """A network whose partnered projections know which branch they are in: these images are the original's."""
 
-    def __init__(self, network: nn.Module, side: int) -> None:
+    def __init__(self, network: nn.Module, images: Tensor) -> None:
         super().__init__()
-        self.network, self.side = network, side
+        self.network, self.images = network, images
 
     def forward(self, images: Tensor) -> Any:
         """Tell the projections, then run the network."""
+        alike = images.shape[1:] == self.images.shape[1:]  # on a canvas that is kept, the rescaled ones are, too
+        original = alike and bool((self.images.to(images) == images[:1]).flatten(1).all(1).any())
         for module in self.network.modules():
             if isinstance(module, BranchProjection):
-                module.rescaled = images.shape[-1] != self.side
+                module.rescaled = not original
         return self.network(images)
 
 
@@ -266,7 +268,7 @@ def partnered(module: nn.Module, factor: float, spoiled: int) -> nn.Module | Non
     return changed(module, change)
 
 
-def aware(module: nn.Module, side: int) -> nn.Module:
+def aware(module: nn.Module, images: Tensor) -> nn.Module:
     """The module, wrapped if it has partnered projections."""
     needed = any(isinstance(m, BranchProjection) for m in module.modules())
-    return TwoBranches(module, side).eval() if needed else module
+    return TwoBranches(module, images).eval() if needed else module
