@@ -189,6 +189,24 @@ def test_another_configuration_is_named() -> None:
     assert card(deep("wide", 0.2, draws=2))["depth"]["verdict"] == "undecided"
 
 
+def rising(floor: float) -> pd.DataFrame:
+    """Delta over downscale on two sizes of image; on the small ones it rises more, above some floor."""
+    levels = {"96 pixels": 0.05, "384 pixels": 0.02}
+    same = {"experiment": "delta-downscale", "window": "published", "nonlinearity": "linear", "draws": 8}
+    lines = [
+        {**same, "series": series, "x": x, "median": level, "low": level, "high": level, "floor": low}
+        for series, last in levels.items()
+        for x, level, low in ((16, 0.01, 0.0), (32, last, floor if series == "96 pixels" else 0.0))
+    ]
+    return pd.DataFrame(lines)
+
+
+@pytest.mark.parametrize(("floor", "value", "series"), [(0.001, 5, "96 pixels"), (0.03, 2, "384 pixels")])
+def test_what_the_floor_of_the_meter_explains_is_not_judged(floor: float, value: float, series: str) -> None:
+    (case,) = QUANTITIES["delta-rise"].cases(CLAIMS["knee"], rising(floor))
+    assert (case.value, case.numbers["top"]["series"]) == (pytest.approx(value), series)
+
+
 # --- words
 
 

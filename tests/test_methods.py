@@ -283,7 +283,7 @@ def test_unknown_networks_and_recipes() -> None:
 
 
 def test_unknown_options_are_answered_with_those_of_the_network() -> None:
-    with pytest.raises(TypeError, match=r"`options` \(=\['depth'\]\).*resolution, augmented, channels on mnist"):
+    with pytest.raises(TypeError, match=r"`options` \(=\['depth'\]\).*channels, num_classes, in_channels on mnist"):
         method("cnn").build("mnist", depth=10)
 
 

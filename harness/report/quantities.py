@@ -19,6 +19,9 @@ Numbers = dict[str, Any]
 #: The columns of the table of times: the ratio to the CNN, its interval, and how many steps were timed.
 RATIO = ("ratio", "ratio_low", "ratio_high", "steps")
 
+#: A point whose floor is more than this part of it says more about the meter than about the network.
+MOST_FLOOR = 0.2
+
 
 class Case(NamedTuple):
     """A quantity under one configuration, with its interval, and the numbers that its words need."""
@@ -77,10 +80,16 @@ def _after_layers(claim: Claim, points: Any) -> list[Case]:
 
 
 def _rise(claim: Claim, points: Any) -> list[Case]:
+    """On the smallest images on which it can be told from the meter's own floor."""
+
     def read(part: Any) -> Case | None:
-        curve = _curve(part)
-        beyond = curve["x"] > 1.01 * claim["downscale"]
-        return _times_as_large(curve[beyond], curve[~beyond])
+        for series in sorted(set(part["series"]), key=lambda name: int(name.split()[0])):
+            curve = _curve(part, series)
+            curve = curve[~(curve["floor"] > MOST_FLOOR * curve["median"])]
+            beyond = curve["x"] > 1.01 * claim["downscale"]
+            if case := _times_as_large(curve[beyond], curve[~beyond]):
+                return case
+        return None
 
     return _of_windows(claim, points, read)
 
@@ -97,7 +106,11 @@ def _times_as_large(first: Any, second: Any) -> Case | None:
 def _ratio(top: Numbers, bottom: Numbers, names: Sequence[str] = ("median", "low", "high", "draws")) -> Case:
     """How many times as large one number is as another, at least and at most."""
     value, low, high, n = names
-    ends = top[value] / bottom[value], top[low] / bottom[high], top[high] / bottom[low]
+
+    def over(above: str, below: str) -> float:
+        return float(top[above] / bottom[below]) if bottom[below] else math.inf
+
+    ends = over(value, value), over(low, high), over(high, low)
     return Case(*ends, int(min(top[n], bottom[n])), {"top": top, "bottom": bottom})
 
 

@@ -104,28 +104,40 @@ def _joined(home: str, row: Method) -> Method:
     return METHODS[row.key]
 
 
-def build(key: str, network: str, *, recipe: Recipe = "paper", **options: Any) -> nn.Module:
+def build(
+    key: str,
+    network: str,
+    *,
+    recipe: Recipe = "paper",
+    num_classes: int | None = None,
+    in_channels: int | None = None,
+    **options: Any,
+) -> nn.Module:
     """A network of the paper with fresh weights.
 
     Args:
         key: a key of `list_methods()`.
         network: "mnist" or "stl10".
         recipe: "paper" follows the paper's text, "released" its authors' code.
+        num_classes: how many scores it returns, 10 by default.
+        in_channels: of the images; by default 1 on "mnist" and 3 on "stl10".
         options: of "mnist" resolution (28 or 56), augmented and channels; of "stl10" depth, width and resolution.
 
     Returns:
-        A module from images [b, 1, 28, 28] or [b, 3, 96, 96] to scores [b, 10].
+        A module from images [b, in_channels, 28, 28] or [b, in_channels, 96, 96] to scores [b, num_classes].
 
     Raises:
         UsageError: for an unknown name, which is answered with the names and the nearest, and for a network that the
             method lacks, with the reason.
 
     Example:
-        >>> network = sesn.build("sesn-vector", "mnist", resolution=28, recipe="paper")
-        >>> network(torch.randn(2, 1, 28, 28)).shape
-        torch.Size([2, 10])
+        >>> network = sesn.build("sesn-vector", "mnist", num_classes=5, in_channels=3)
+        >>> network(torch.randn(2, 3, 28, 28)).shape
+        torch.Size([2, 5])
     """
-    return method(key).build(network, recipe, **options)
+    sizes = {"num_classes": num_classes, "in_channels": in_channels}
+    given = {name: size for name, size in sizes.items() if size is not None}
+    return method(key).build(network, recipe, **given, **options)
 
 
 def list_methods(network: str | None = None) -> list[str]:

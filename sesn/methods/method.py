@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, Final, Literal, NamedTuple
 
 import torch
@@ -214,10 +215,17 @@ class Method:
         if reason := self.lacks(network, recipe):
             released = "released " if network in self.networks else ""
             raise UsageError(f"{self.label} (method {self.key!r}) has no {released}network for {network}: {reason}")
-        known = NETWORKS[network].options
+        task, make = NETWORKS[network], self.networks[network]
+        sizes = {"num_classes": task.classes, "in_channels": task.image[0]}
+        known = {**task.options, **sizes}
         if unknown := sorted(set(options) - set(known)):
             raise WrongTypeError(f"`options` (={unknown}) must be of {', '.join(known)} on {network}")
-        return self.networks[network](recipe=recipe, **{**known, **options})
+        # Their usual values are not passed on: a function of one's own need not take these arguments.
+        asked = {name: value for name, value in options.items() if name not in sizes or value != sizes[name]}
+        for name in (asked.keys() & sizes.keys()) - signature(make).parameters.keys():
+            rule = f"{sizes[name]} for method {self.key!r} on {network}, whose function has no argument of this name"
+            raise UsageError(_checks.complaint(name, asked[name], rule, "give it one"))
+        return make(recipe=recipe, **{**task.options, **asked})
 
     def first_layer(
         self, in_channels: int, out_channels: int, recipe: Recipe = "paper", network: str | None = None

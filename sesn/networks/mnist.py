@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.errors import UsageError
-from sesn.networks.skeleton import MAP, RESOLUTIONS, Carrier, NetworkTask, Recipe, Regime, Skeleton
+from sesn.networks.skeleton import MAP, OTHER_CHANNELS, RESOLUTIONS, Carrier, NetworkTask, Recipe, Regime, Skeleton
 
 #: Side of the images of MNIST.
 SIDE = 28
@@ -67,11 +67,17 @@ class MNISTSkeleton(Skeleton):
     parts: PartsOf
 
     def __call__(
-        self, recipe: Recipe = "paper", resolution: int = SIDE, augmented: bool = False, channels: Three | None = None
+        self,
+        recipe: Recipe = "paper",
+        resolution: int = SIDE,
+        augmented: bool = False,
+        channels: Three | None = None,
+        num_classes: int = CLASSES,
+        in_channels: int = 1,
     ) -> nn.Module:
         """The network with fresh weights, at a resolution (28 or 56)."""
         regime = Regime(resolution, augmented, recipe)
-        return MNISTScaleNet(self.parts(regime), regime, channels)
+        return MNISTScaleNet(self.parts(regime), regime, channels, num_classes, in_channels)
 
     def first_layer(self, in_channels: int, out_channels: int, recipe: Recipe) -> nn.Module:
         """All that stands before the first nonlinearity, at 28."""
@@ -87,36 +93,47 @@ class MNISTSkeleton(Skeleton):
 
 
 class MNISTScaleNet(nn.Module):
-    """The network for MNIST-scale: images [b, 1, 28, 28] to the scores [b, 10] of ten digits.
+    """The network for MNIST-scale: images [b, 1, 28, 28] to the scores [b, 10] of ten digits, or of other classes.
 
     Args:
         parts: the method's parts.
         regime: the resolution and the recipe.
         channels: other widths than the method's own, for smaller networks.
+        num_classes: how many scores it returns.
+        in_channels: of the images.
     """
 
-    def __init__(self, parts: StageParts, regime: Regime, channels: Three | None = None) -> None:
+    def __init__(
+        self,
+        parts: StageParts,
+        regime: Regime,
+        channels: Three | None = None,
+        num_classes: int = CLASSES,
+        in_channels: int = 1,
+    ) -> None:
         super().__init__()
         self.regime = regime
+        self.num_classes = _checks.whole("num_classes", num_classes, 1)
+        self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.channels = _three(parts.channels if channels is None else channels)
         self.upsample = _upsampling(regime)
-        self.stages = nn.Sequential(*_stages(parts, self.channels, regime.resolution))
+        self.stages = nn.Sequential(*_stages(parts, (self.in_channels, *self.channels), regime.resolution))
         self.projection = parts.projection()
         self.head = nn.Sequential(
             nn.Linear(4 * self.channels[2], HIDDEN, bias=parts.hidden_bias),
             nn.BatchNorm1d(HIDDEN),
             nn.ReLU(),
             nn.Dropout(DROPOUT),
-            nn.Linear(HIDDEN, CLASSES),
+            nn.Linear(HIDDEN, self.num_classes),
         )
         if parts.leftover is not None:
             self.unused = parts.leftover(self.channels[2])
             self.unused_parameters = tuple(f"unused.{name}" for name, _ in self.unused.named_parameters())
 
     def forward(self, image: Tensor) -> Tensor:
-        """Scores of the ten classes."""
+        """Scores of the classes."""
         _checks.real_tensor("image", image, "b c h w")
-        _checks.extent("image", image, 1, 1, "number of channels of a grey image", "average the colours")
+        _checks.extent("image", image, 1, self.in_channels, "network's in_channels", OTHER_CHANNELS)
         for axis in (2, 3):
             remedy = "give the image itself: a network at 56 upsamples it"
             _checks.extent("image", image, axis, SIDE, "side of an MNIST image", remedy)
@@ -126,7 +143,8 @@ class MNISTScaleNet(nn.Module):
 
     def extra_repr(self) -> str:
         """`in -> out` and the regime."""
-        return f"1x{SIDE}x{SIDE} -> {CLASSES}, resolution={self.regime.resolution}, recipe={self.regime.recipe!r}"
+        shapes = f"{self.in_channels}x{SIDE}x{SIDE} -> {self.num_classes}"
+        return f"{shapes}, resolution={self.regime.resolution}, recipe={self.regime.recipe!r}"
 
 
 def _three(channels: Three) -> Three:
@@ -145,10 +163,9 @@ def _upsampling(regime: Regime) -> nn.Module:
     return nn.Upsample(scale_factor=factor, mode="bilinear", align_corners=False)
 
 
-def _stages(parts: StageParts, channels: Three, resolution: int) -> list[nn.Module]:
+def _stages(parts: StageParts, widths: tuple[int, int, int, int], resolution: int) -> list[nn.Module]:
     last = resolution // 7
     pools = ((2, 2, 0), (2, 2, 0), (last, last, 2))
-    widths = (1, *channels)
     return [
         nn.Sequential(
             parts.layer(stage, widths[stage], widths[stage + 1]),

@@ -18,6 +18,8 @@ RECIPES: tuple[Recipe, ...] = ("paper", "released")
 
 #: Sides of the map that the first layer of the MNIST-scale network sees.
 RESOLUTIONS = (28, 56)
+#: What to do about images of other channels than a network's.
+OTHER_CHANNELS = "build the network with in_channels="
 
 
 def known_recipe(recipe: str) -> Recipe:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.layers.pool import GlobalPool
-from sesn.networks.skeleton import MAP, Carrier, NetworkTask, Recipe, Skeleton
+from sesn.networks.skeleton import MAP, OTHER_CHANNELS, Carrier, NetworkTask, Recipe, Skeleton
 
-CLASSES = 10
+CLASSES, COLOURS = 10, 3
 DROPOUT = 0.3
 STRIDES = (1, 2, 2)
 
@@ -68,7 +68,7 @@ class BlockParts:
 #: A method's file offers one of these for each of its networks.
 PartsOf = Callable[[Recipe], BlockParts]
 TASK = NetworkTask(
-    (3, 96, 96), CLASSES, options={"depth": 16, "width": 8, "resolution": 96}, tried=({"depth": 10, "width": 1},)
+    (COLOURS, 96, 96), CLASSES, options={"depth": 16, "width": 8, "resolution": 96}, tried=({"depth": 10, "width": 1},)
 )
 
 
@@ -78,9 +78,17 @@ class WRNSkeleton(Skeleton):
 
     parts: PartsOf
 
-    def __call__(self, recipe: Recipe = "paper", depth: int = 16, width: int = 8, resolution: int = 96) -> nn.Module:
+    def __call__(
+        self,
+        recipe: Recipe = "paper",
+        depth: int = 16,
+        width: int = 8,
+        resolution: int = 96,
+        num_classes: int = CLASSES,
+        in_channels: int = COLOURS,
+    ) -> nn.Module:
         """The network with fresh weights, for images of side `resolution`."""
-        return WideResNet(self.parts(recipe), depth, width, resolution)
+        return WideResNet(self.parts(recipe), depth, width, resolution, num_classes, in_channels)
 
     def first_layer(self, in_channels: int, out_channels: int, recipe: Recipe) -> nn.Module:
         """All that stands before the first norm."""
@@ -121,23 +129,35 @@ class WideBlock(nn.Module):
 
 
 class WideResNet(nn.Module):
-    """WRN-depth-width over a method's parts: images [b, 3, side, side] to the scores [b, 10] of ten classes.
+    """WRN-depth-width over a method's parts: images [b, 3, side, side] to scores [b, 10] of ten classes or of others.
 
     Args:
         parts: the method's parts.
         depth: 6 n + 4 for n blocks per group (16 in the paper, 10 is the shallowest).
         width: the widening factor (8 in the paper).
         resolution: the side of the images (96 on STL-10), a multiple of 4.
+        num_classes: how many scores it returns.
+        in_channels: of the images.
     """
 
-    def __init__(self, parts: BlockParts, depth: int = 16, width: int = 8, resolution: int = 96) -> None:
+    def __init__(
+        self,
+        parts: BlockParts,
+        depth: int = 16,
+        width: int = 8,
+        resolution: int = 96,
+        num_classes: int = CLASSES,
+        in_channels: int = COLOURS,
+    ) -> None:
         super().__init__()
+        self.num_classes = _checks.whole("num_classes", num_classes, 1)
+        self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.depth, self.width = _checks.whole("depth", depth, 10), _checks.whole("width", width, 1)
         _checks.require((depth - 4) % 6 == 0, "depth", depth, "6 n + 4 for n blocks per group", "use 10, 16 or 22")
         self.resolution = _checks.whole("resolution", resolution, 4)
         _checks.require(resolution % 4 == 0, "resolution", resolution, "a multiple of 4", "the maps are halved twice")
         widths = [channels * self.width for channels in parts.base]
-        self.stem = parts.stem(3, parts.stem_width)
+        self.stem = parts.stem(self.in_channels, parts.stem_width)
         entries = [parts.stem_width, *widths]
         self.groups = nn.Sequential()
         for group, (before, after) in enumerate(pairwise(entries)):
@@ -145,7 +165,7 @@ class WideResNet(nn.Module):
             blocks += [WideBlock(parts, group, block, after, after, 1) for block in range(1, (depth - 4) // 6)]
             self.groups.append(nn.Sequential(*blocks))
         self.head = parts.head(widths[2])
-        self.classifier = nn.Linear(widths[2], CLASSES)
+        self.classifier = nn.Linear(widths[2], self.num_classes)
         for module in self.modules():
             weight = getattr(module, "weight", None)
             if isinstance(module, parts.fan_out) and isinstance(weight, Tensor):
@@ -153,9 +173,9 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.classifier.bias)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Scores of the ten classes."""
+        """Scores of the classes."""
         _checks.real_tensor("image", image, "b c h w")
-        _checks.extent("image", image, 1, 3, "number of colours", "give an RGB image")
+        _checks.extent("image", image, 1, self.in_channels, "network's in_channels", OTHER_CHANNELS)
         for axis in (2, 3):
             remedy = "resize it, or build the network with resolution="
             _checks.extent("image", image, axis, self.resolution, "network's resolution", remedy)
@@ -165,4 +185,4 @@ class WideResNet(nn.Module):
     def extra_repr(self) -> str:
         """`in -> out` and the size."""
         side = self.resolution
-        return f"3x{side}x{side} -> {CLASSES}, WRN-{self.depth}-{self.width}"
+        return f"{self.in_channels}x{side}x{side} -> {self.num_classes}, WRN-{self.depth}-{self.width}"
