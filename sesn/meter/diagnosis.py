@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sesn._torch import BATCH_NORM, INSTANCE_NORM
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.layers.conv import ScaleConv, ScaleLift
-from sesn.layers.pool import ScaleProjection
+from sesn.layers.project import ScaleProjection
 from sesn.meter.compare import Branches, EquivarianceError, compare, middle
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, Reading, RejectedError, call, output_grid, read
