@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -30,8 +32,8 @@ HEADS = (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Flatten, nn.Linear)
 CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 #: The side of the image on which a network is tried if none is given.
 SIDE = 64
-#: Where all kernels are spanned, outputs that differ by more than rounding were computed otherwise.
-ROUNDING = 1e-3
+#: A smaller residual is rounding. Then outputs that differ by more units in the last place were computed otherwise.
+EXACT, UNITS = 1e-6, 1e4
 
 
 class Conversion(NamedTuple):
@@ -130,11 +132,13 @@ def _bases(grid: Any, basis: Any, reference: int) -> tuple[ScaleGrid, BasisOf]:
 
 
 def _example(model: nn.Module) -> Tensor:
-    first = next((layer for layer in model.modules() if isinstance(layer, nn.Conv2d)), None)
-    if first is None:
+    """An image has fewer channels than anything that is made of it."""
+    convs = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    if not convs:
         raise UsageError(f"`model` (={type(model).__name__}) must have an nn.Conv2d; there is nothing to convert")
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(2, first.in_channels, SIDE, SIDE, generator=generator).to(first.weight)
+    channels = min(conv.in_channels for conv in convs)
+    return torch.randn(2, channels, SIDE, SIDE, generator=generator).to(convs[0].weight)
 
 
 def _run(model: nn.Module, example: Tensor) -> tuple[Any, list[nn.Module]]:
@@ -167,12 +171,13 @@ def _projection(project: Any, head: str | None, reference: int, scales: int) -> 
     if project is None and head is not None:
         rule = f"one of {', '.join(map(repr, PROJECTIONS))} or a module for a network with a head ({head})"
         raise UsageError(_checks.complaint("project", project, rule, "'reference' shows the original's scores"))
-    if project is None or isinstance(project, nn.Module):
+    if project is None:
+        return None
+    if isinstance(project, nn.Module):
         return project
-    name: Any = _checks.one_of("project", project, PROJECTIONS)
-    if name == "reference":
+    if _checks.one_of("project", project, PROJECTIONS) == "reference":
         return ScaleProjection(leave_out=(reference, scales - 1 - reference))
-    return ScaleProjection(name)
+    return ScaleProjection(project)
 
 
 def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> nn.Module:
@@ -183,8 +188,8 @@ def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> 
         new[id(module)] = nn.Sequential(OrderedDict(projection=projection, head=new.get(id(module), module)))
     for parent in list(trial.network.modules()):
         for name, child in list(parent._modules.items()):
-            if id(child) in new:
-                parent._modules[name] = new[id(child)]
+            if child is not None and id(child) in new:
+                parent._modules[name] = new[id(child)].train(child.training)
     network = new.get(id(trial.network), trial.network)
     if head is not None or projection is None:
         return network
@@ -192,28 +197,33 @@ def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> 
 
 
 def _reported(trial: Trial, output: Any, original: Any) -> ConversionReport:
-    error = None if output is None else _error(output, original, trial.reference)
-    report = ConversionReport(tuple(trial.steps), trial.reference, error)
-    if error is None or not report.runs or error <= ROUNDING + report.residual:
+    report = ConversionReport(tuple(trial.steps), trial.reference, None)
+    if not report.runs:
         return report
+    error, rounding = _error(output, original, trial.reference)
+    if error <= rounding or report.residual > EXACT:
+        return replace(report, error=error)
     reason = (
         f"computes something else on fields, with an error of {error:.2g}, such as a mean or a view over fixed axes"
     )
-    step = Step("", "cannot be", type(trial.network).__name__, reason)
-    return ConversionReport((*report.steps, step), trial.reference, error)
+    return replace(report, steps=(*report.steps, Step("", "cannot be", type(trial.network).__name__, reason)))
 
 
-def _error(output: Any, original: Any, reference: int) -> float | None:
-    """The largest difference at the reference scale over the largest number; None where shapes differ."""
-    pairs = list(zip(_tensors(output), _tensors(original), strict=False))
-    found = [(x.select(2, reference) if x.dim() == FIELD else x, y) for x, y in pairs]
-    if any(x.shape != y.shape for x, y in found):
-        return float("inf")
-    return max((float((x - y).abs().max() / y.abs().max().clamp_min(1e-12)) for x, y in found), default=None)
+def _error(output: Any, original: Any, reference: int) -> tuple[float, float]:
+    """The largest difference at the reference scale over the largest number, and what rounding explains of it."""
+    error = rounding = 0.0
+    for found, wanted in zip(_tensors(output), _tensors(original), strict=True):
+        at_scale = found.select(2, reference) if found.dim() == FIELD else found
+        rounding = max(rounding, UNITS * torch.finfo(wanted.dtype).eps)
+        if at_scale.shape != wanted.shape:
+            return math.inf, rounding
+        largest = wanted.abs().max().clamp_min(torch.finfo(wanted.dtype).tiny)
+        error = max(error, float((at_scale - wanted).abs().max() / largest))
+    return error, rounding
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
+    if isinstance(output, Tensor) and output.is_floating_point() and output.numel():
         yield output
     elif isinstance(output, dict):
         for value in output.values():

@@ -67,6 +67,10 @@ class Trial(TorchFunctionMode):
                 reason = f"fails on a field: {type(error).__name__}: {error}{line_of(error)}"
                 self._tell(where, "cannot be", type(self.network.get_submodule(where)).__name__, reason)
                 return None
+            finally:
+                for module in leaves(self.network):
+                    if id(module) not in self._met and any(True for _ in module.parameters()):
+                        self._tell(self.names[id(module)], "kept", called(module), "did not run on the example")
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
@@ -130,14 +134,14 @@ class Trial(TorchFunctionMode):
 
     def _decide(self, module: nn.Module, own: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """What a layer becomes, from what it meets first."""
-        before, name = repr(module), self.names[id(module)]
+        name = self.names[id(module)]
         layer, after, residual = self._fate(module, own, *args, **kwargs)
         if layer is not None:
-            self.new[id(module)] = layer.train(module.training)
+            self.new[id(module)] = layer.eval()
         fate: Fate = (
             "replaced" if layer is not None else "cannot be" if axes(args) == FIELD and mixes(module) else "kept"
         )
-        self._tell(name, fate, before, after, residual)
+        self._tell(name, fate, called(module), after, residual)
 
     def _fate(
         self, module: nn.Module, own: Callable[..., Any], *args: Any, **kwargs: Any
@@ -148,7 +152,7 @@ class Trial(TorchFunctionMode):
         if isinstance(module, nn.Conv2d) and (on_field or (on_image and radius(module) > 0)):
             return self._convolution(module, ScaleConv if on_field else ScaleLift)
         if not on_field:
-            return None, "sees no field", None
+            return None, f"sees {'the projection' if self._projected else 'the image'}", None
         if isinstance(module, nn.BatchNorm2d):
             return batch_norm(module), "ScaleBatchNorm", None
         if isinstance(module, nn.Dropout2d):
@@ -178,6 +182,12 @@ class Trial(TorchFunctionMode):
 def leaves(network: nn.Module) -> list[nn.Module]:
     """The modules without others in them, but for those that compute a weight."""
     return [m for m in network.modules() if all(name == "parametrizations" for name, _ in m.named_children())]
+
+
+def called(module: nn.Module) -> str:
+    """Its kind, and the size of a kernel."""
+    sides = " x ".join(map(str, module.kernel_size)) if isinstance(module, nn.Conv2d) else ""
+    return f"{type(module).__name__} {sides}".rstrip()
 
 
 def axes(args: tuple[Any, ...]) -> int:
@@ -212,7 +222,8 @@ def pointwise(conv: nn.Conv2d) -> ScaleConv1x1:
     options: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype, "bias": conv.bias is not None}
     layer = ScaleConv1x1(conv.in_channels, conv.out_channels, stride=conv.stride[0], **options)
     layer.weight = nn.Parameter(conv.weight.detach().flatten(1), conv.weight.requires_grad)
-    layer.bias = conv.bias
+    if conv.bias is not None:
+        layer.bias = nn.Parameter(conv.bias.detach(), conv.bias.requires_grad)
     return layer
 
 
