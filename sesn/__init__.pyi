@@ -14,6 +14,7 @@ from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b
 from sesn.conversion.convert import Conversion as Conversion
 from sesn.conversion.convert import convert as convert
+from sesn.conversion.plain import export_plain as export_plain
 from sesn.conversion.report import ConversionReport as ConversionReport
 from sesn.errors import Inadmissible as Inadmissible
 from sesn.errors import UsageError as UsageError

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._source import worded
+from sesn._torch import with_replaced
 from sesn.basis import SteerableBasis
 from sesn.conversion.report import ConversionReport, Step
 from sesn.conversion.trial import FIELD, BasisOf, Trial, leaves
@@ -182,15 +183,12 @@ def _projection(project: Any, head: str | None, reference: int, scales: int) -> 
 
 def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> nn.Module:
     """The copy with every layer in its new place, and the projection."""
-    new = dict(trial.new)
+    modules = {id(module): module for module in trial.network.modules()}
+    new = {key: layer.train(modules[key].training) for key, layer in trial.new.items()}
     if head is not None and projection is not None:
         module = trial.network.get_submodule(head)
         new[id(module)] = nn.Sequential(OrderedDict(projection=projection, head=new.get(id(module), module)))
-    for parent in list(trial.network.modules()):
-        for name, child in list(parent._modules.items()):
-            if child is not None and id(child) in new:
-                parent._modules[name] = new[id(child)].train(child.training)
-    network = new.get(id(trial.network), trial.network)
+    network = with_replaced(trial.network, new)
     if head is not None or projection is None:
         return network
     return nn.Sequential(OrderedDict(network=network, projection=projection))

@@ -155,6 +155,17 @@ class SteerableConv(WithMeaning):
         """
         return self.basis.signature
 
+    def kernels(self) -> list[Tensor]:
+        """Compose the kernel of every output scale from the weights and the functions, in float64 on the CPU.
+
+        Returns:
+            [o, seen i, box, box] for each scale: the channels of all input scales that it sees, scale by scale.
+        """
+        weight, basis = self.weight.cpu().double(), self.basis
+        return [
+            _composed(weight, stop - start, basis.scale_functions(k)) for k, (start, stop) in enumerate(self._windows())
+        ]
+
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Count the multiply-adds of the textbook convolution, with each scale's whole box at every output.
 
@@ -270,13 +281,9 @@ class SteerableConv(WithMeaning):
     def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
         """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""
         taps = self._taps(scale, rows, columns)
-
-        def composed() -> Tensor:
-            return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
-
         if self.training or torch.is_grad_enabled() or casting(taps):
-            return composed()
-        return self._store.kernel((scale, taps.shape), weight, composed)
+            return _composed(weight, seen, taps)
+        return self._store.kernel((scale, taps.shape), weight, lambda: _composed(weight, seen, taps))
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
@@ -290,6 +297,11 @@ class SteerableConv(WithMeaning):
 def _per_scale(weight: Tensor) -> Tensor:
     """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
     return weight if weight.dim() == 4 else weight.unsqueeze(2)
+
+
+def _composed(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
+    """The kernel [o, seen i, y, x] of a scale that sees so many scales, from its functions [n, y, x]."""
+    return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
 
 
 def _padding(padding: str | int, kernel_size: int) -> int:
