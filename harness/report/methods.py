@@ -25,13 +25,12 @@ def methods_table(recipe: str = "paper") -> Table:
         table.add_column(name, no_wrap=True)
     for network, widest in zip(NETWORKS, WIDEST, strict=True):
         table.add_column(network, justify="right", min_width=len(widest))
-    table.add_column("source", overflow="fold")
+    table.add_column("source")
     discover()
     for row in METHODS.values():
         cells = [_count(row, network, chosen, notes) for network in NETWORKS]
-        table.add_row(
-            row.key, Text.assemble(("●", row.colour), f" {row.label}"), row.source.approach, *cells, row.source.citation
-        )
+        label, source = Text.assemble(("●", row.colour), f" {row.label}"), _footnote(row.source.citation, notes)
+        table.add_row(row.key, label, row.source.approach, *cells, source)
     table.caption = "\n".join(_numbered(notes))
     table.caption_justify = "left"
     return table

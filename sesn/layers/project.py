@@ -75,8 +75,8 @@ class ScaleProjection(nn.Module):
         Raises:
             UsageError: the field has another shape, or too few scales for what is left out and tapered.
         """
-        if not (isinstance(field, Tensor) and field.dim() == 3):
-            _checks.real_tensor("field", field, "b c s h w")
+        pooled = isinstance(field, Tensor) and field.dim() == 3
+        _checks.real_tensor("field", field, "b c s" if pooled else "b c s h w")
         return self._projected(field, *self.leave_out)
 
     def _projected(self, field: Tensor, small: int, large: int) -> Tensor:
