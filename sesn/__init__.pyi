@@ -39,8 +39,8 @@ from sesn.meter.action import translate as translate
 from sesn.meter.assertions import assert_equivariant as assert_equivariant
 from sesn.meter.assertions import equivariance_error as equivariance_error
 from sesn.meter.compare import EquivarianceError as EquivarianceError
-from sesn.meter.diagnosis import Finding as Finding
 from sesn.meter.diagnosis import diagnose as diagnose
+from sesn.meter.finding import Finding as Finding
 from sesn.meter.meter import Meter as Meter
 from sesn.meter.outputs import OutputOf as OutputOf
 from sesn.meter.resample import resampling_matrix as resampling_matrix
