@@ -30,6 +30,13 @@ OneDownscale = Annotated[
     str | None,
     typer.Option(metavar="D", help="1/s: 2 halves the image. By default 1.41 or near."),
 ]
+Translate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|stride",
+        help="Shift images by N pixels instead of rescaling them: 1 shows aliasing, the network's stride does not.",
+    ),
+]
 ImageSet = Annotated[
     str,
     typer.Option(metavar="SET|DIR", help="embedded, 1/f, 1/f2, white, stl10 (harness), or a directory of pictures."),
