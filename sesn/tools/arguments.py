@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -181,13 +181,13 @@ def in_options(message: str, options: Collection[str]) -> str:
     return f"`downscale` (={1 / float(factor[1]):.4g}){rest}"
 
 
-def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> Subject:
+def load_subject(context: Context, meter: Meter, at_once: int | None = None, curve: Sequence[float] = ()) -> Subject:
     """What a command's options name, read and checked; sizes that were left open are chosen, and noted among them.
 
     `at_once` is how many images are rescaled at once, for any number of downscales; by default there is one downscale,
-    and all images are rescaled at once.
+    and all images are rescaled at once. `curve` are other downscales than the usual ones.
     """
-    asked, usual = context.params, USUAL_DOWNSCALES[: None if at_once else 1]
+    asked, usual = context.params, curve or USUAL_DOWNSCALES[: None if at_once else 1]
     shape = None if asked["input_"] is None else parse_input(asked["input_"])
     downscales, count = None if asked["downscale"] is None else parse_downscales(asked["downscale"]), asked["count"]
     several = at_once is not None or downscales is None or len(downscales) == 1
