@@ -121,6 +121,7 @@ from sesn import ScaleGrid, ScaleLift, basis_a
 exact = nn.Identity
 def cnn(): return nn.Sequential(nn.Conv2d(1, 4, 5, padding=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1))
 def strided(): return nn.Sequential(*[nn.Conv2d(1, 1, 3, 2, 1) for _ in range(3)])
+def sized(): return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 28 * 28, 3))
 def colour(): return nn.Conv2d(3, 2, 3, padding=1)
 def field(): return ScaleLift(1, 2, basis_a(ScaleGrid.geometric(2.0, 2.0, 2), "wide", 2))
 class Refuses(nn.Module):
@@ -179,10 +180,16 @@ def test_sizes_that_fit_all_are_chosen_and_said(sesn: Sesn) -> None:
     result = sesn("cnn strided", *FILES)
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
-    assert "--input 1x96x96 --downscale 1.5,2,3,4 for all" in said
+    assert "--input 1x96x96 --downscale 1.5,2,3,4 --canvas follow for all" in said
     document = json.loads(Path("out.json").read_text(encoding="utf-8"))
     assert document["common"]
     assert len({tuple(one["downscale"] for one in row["results"]) for row in document["networks"]}) == 1
+
+
+def test_a_network_of_one_size_has_all_measured_on_a_kept_canvas(sesn: Sesn) -> None:
+    result = sesn("cnn sized", "--downscale", "2")
+    assert result.exit_code == 0, result.output
+    assert "--input 1x28x28 --downscale 2 --canvas keep for all" in " ".join(result.output.split())
 
 
 def test_where_no_size_fits_all_each_has_its_own(sesn: Sesn) -> None:
@@ -211,4 +218,4 @@ def test_names_may_be_given_and_a_canvas_kept(sesn: Sesn) -> None:
     result = sesn("exact exact", "--names", "A,A", "--canvas", "keep", "--downscale", "2", "--input", "1x32x32")
     assert result.exit_code == 0, result.output
     assert "A (1)" in result.output
-    assert "on a kept canvas" in " ".join(result.output.split())
+    assert "--canvas keep for all" in " ".join(result.output.split())

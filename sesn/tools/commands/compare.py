@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,8 @@ from sesn.errors import UsageError
 from sesn.tools import options
 from sesn.tools.consoles import consoles, progress_bar
 
+#: What has to be the same for all, or their numbers cannot be compared.
+SIZES = ("input_", "downscale", "canvas")
 #: Options of the other commands that are about one network; here its factory says them.
 _OF_ONE = {"with_": None, "weights": None, "output": None, "tokens": None}
 
@@ -70,15 +73,17 @@ def compare(
                     on_step(1.0)
                     found.append(comparing.Compared(name, failure=str(subject)))
                 else:
-                    given = subject.target.build(seed), subject.images, subject.factors
-                    found.append(comparing.compare_one(name, *given, meter, on_step, subject.measuring()))
+                    given = subject.target.build(seed), subject.images, subject.factors, subject.meter
+                    found.append(comparing.compare_one(name, *given, on_step, subject.measuring()))
         console.print(comparing.compare_table(found, tolerance))
-        known = [subject for subject in subjects if not isinstance(subject, UsageError)]
-        shown = [*dict.fromkeys(subject.images_name for subject in known)]
-        sizes = "--input {input_} --downscale {downscale} for all".format(**context.params)
-        for words in [*shown, sizes if common else "no size fits all of them, so each is measured at its own"]:
+        known = {one.name: subject for one, subject in zip(found, subjects, strict=True) if hasattr(subject, "images")}
+        shown = "; ".join(dict.fromkeys(subject.images_name for subject in known.values()))
+        own = ["no size fits all of them, so each is measured at its own"]
+        own += [f"{name}: {subject.how()}" for name, subject in known.items()]
+        sizes = "--input {input_} --downscale {downscale} --canvas {canvas} for all".format(**context.params)
+        for words in [shown, sizes] if common else own:
             console.print(words, highlight=False)
-        console.print(f"{meter}; in eval mode; {machine_line()}", highlight=False)
+        console.print(f"resampler {resampler}; in eval mode; {machine_line()}", highlight=False)
         for line in comparing.sentences(found, tolerance):
             console.print(line, highlight=False, soft_wrap=True)
 
@@ -90,7 +95,7 @@ def compare(
         rows = [{"target": target, **one.row(tolerance)} for target, one in zip(targets, found, strict=True)]
         well = all(one.passes(tolerance) for one in found)
         if known:
-            files.write("; ".join(shown), {"passes": well, "common": common, "networks": rows}, console, draw)
+            files.write(shown, {"passes": well, "common": common, "networks": rows}, console, draw)
     raise typer.Exit(2 if any(one.failure for one in found) else 0 if well else 1)
 
 
@@ -106,15 +111,16 @@ def _subjects(context: typer.Context, meter: Any, curve: Sequence[float]) -> tup
         one = copy.copy(context)
         one.params = {**_OF_ONE, **context.params, **sizes, "target": target}
         try:
-            subject = load_subject(one, meter, BATCH, curve)
+            subject = load_subject(one, replace(meter, canvas=one.params["canvas"]), BATCH, curve)
         except UsageError as refusal:
             return refusal, {}
-        return subject, {name: one.params[name] for name in ("input_", "downscale")}
+        return subject, {name: one.params[name] for name in SIZES}
 
     def fits(subject: Any) -> bool:
         try:
             with subject.measuring():
-                meter.branches(subject.target.build(context.params["seed"]), subject.images[:1], subject.factors[0])
+                module = subject.target.build(context.params["seed"])
+                subject.meter.branches(module, subject.images[:1], subject.factors[0])
         except UsageError:
             return False
         return True
