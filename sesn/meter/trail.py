@@ -252,13 +252,14 @@ class Trail(TorchFunctionMode):
         looks = made.dim() > 2 and _LOOKS.match(name) and not (name.startswith("adaptive") and after == 1)
         # Tokens have three axes. Of other shapes, what has no space is said of a whole map.
         of_all = after > 1 and any(_side(tensor) == 1 and tensor.dim() != 3 for tensor in sources)
+        flattens = made.dim() == 2 and before > 1 and name in ("flatten", "reshape", "view")
         if looks and overload:  # a person calls functions, an exported graph overloads
             return path.hiding(f"an exported {name}")
         if of_all or name in _LOOKS_EVERYWHERE or (name == "layer_norm" and len(args[1]) > 1):
             return replace(path, seen=replace(path.seen, radius=max(path.seen.radius, self.side)))
         if (known := window_of(name, args, named, before, after)) is not None:
             return path.through(known, before, after, self.side) if before > 1 else path
-        return replace(path, unread=path.unread | {self._called(name)}) if looks else path
+        return replace(path, unread=path.unread | {self._called(name)}) if looks or flattens else path
 
     def _called(self, name: str) -> str:
         """A function in words: the layer of torch that called it, or the function and where it was called."""
