@@ -6,6 +6,7 @@ Arguments after `--` go to the tool: `nox -s tests -- -k basis -n 0`.
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import nox
 
@@ -64,6 +65,35 @@ def oldest(session: nox.Session) -> None:
     # Without constraints.txt, whose versions want a newer numpy.
     session.install(*(each.replace(">=", "==") for each in promised), "-e", ".[harness,test]")
     session.run("pytest", "-m", "not slow", *TWO_WORKERS, *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(default=False)
+def build(session: nox.Session) -> None:
+    """Build sdist and wheel into dist/, check them, and try the wheel in an empty environment."""
+    install(session, "build", "twine")
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build")  # the wheel from the sdist, so that both are tried
+    built = sorted(Path("dist").resolve().iterdir())
+    session.run("twine", "check", "--strict", *map(str, built))
+    wheel, empty = next(each for each in built if each.suffix == ".whl"), Path(session.create_tmp()).resolve() / "empty"
+    session.run("python", "-m", "venv", "--clear", str(empty))
+    python = str(empty / "bin" / "python")
+    trial = shutil.copy("tests/installed_wheel.py", empty)  # where nothing of the clone is in reach
+    for extra, more in (("", ["pytest"]), ("[tools]", [])):
+        pip = (python, "-m", "pip", "install", "-c", "constraints.txt", f"{wheel}{extra}", *more)
+        session.run(*pip, external=True)
+        with session.chdir(empty):
+            command = (python, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", trial)
+            session.run(*command, *session.posargs, external=True, env=ONE_THREAD)
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/docs; a warning or a broken link is an error."""
+    install(session, "-e", ".[harness,docs]")
+    shutil.rmtree("build/docs", ignore_errors=True)
+    session.run("sphinx-build", "-W", "--keep-going", "-n", "-q", *session.posargs, "docs", "build/docs", env=ONE_THREAD)
+    session.run("python", "tests/site.py", "build/docs")
 
 
 @nox.session(default=False)

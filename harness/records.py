@@ -41,6 +41,7 @@ METRICS: dict[str, str] = {
     "delta_cropped": "",
     "delta_centred": "",
     "delta_cnn": "",
+    "delta_relative": "",
     "floor": "",
     "ceiling": "",
     "energy": "",

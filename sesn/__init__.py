@@ -7,6 +7,8 @@ Axes everywhere: b batch, c channels, s scales (small to large), h rows, w colum
 
 The public names are listed in `__init__.pyi`. Each is imported from its module when it is first used, so that `sesn
 --help` and the start of pytest, which import this package, do not wait for torch.
+
+PYTEST_DONT_REWRITE: by this word a program that has imported the package may start pytest, where warnings are errors.
 """
 
 import re as _re

@@ -22,9 +22,10 @@ from sesn.layers.conv import ScaleLift as ScaleLift
 from sesn.layers.nonlinearity import BandlimitedReLU as BandlimitedReLU
 from sesn.layers.pool import GlobalPool as GlobalPool
 from sesn.layers.pool import ScaleBatchNorm as ScaleBatchNorm
-from sesn.layers.pool import ScaleProjection as ScaleProjection
 from sesn.layers.pool import SpatialAvgPool as SpatialAvgPool
 from sesn.layers.pool import SpatialMaxPool as SpatialMaxPool
+from sesn.layers.project import PartneredProjection as PartneredProjection
+from sesn.layers.project import ScaleProjection as ScaleProjection
 from sesn.meter.action import ScaleTranslation as ScaleTranslation
 from sesn.meter.action import rescale as rescale
 from sesn.meter.action import rescale_field as rescale_field

@@ -43,6 +43,7 @@ nan = lambda: Odd(lambda x: x * float("nan"))
 several = lambda: Odd(lambda x: (x, x))
 grows = lambda: Odd(lambda x: nn.functional.pad(x, (1, 1, 1, 1)))
 lost_key = lambda: Odd(lambda x: {}["weights"])
+shifted = lambda: Odd(lambda x: x.roll(1, -1))
 instance = nn.Identity()
 number = 3
 noisy = lambda: Odd(lambda x: x + torch.randn_like(x))

@@ -22,6 +22,7 @@ ODD_NETWORKS = '''
 import atexit, sys, threading
 import torch
 from torch import nn
+from sesn import ScaleGrid
 
 class Custom(BaseException):
     """Not an Exception, so that `except Exception` lets it pass."""
@@ -99,6 +100,8 @@ class ParametersRaise(Overriding):
         raise RuntimeError("no parameters here")
 
 class NoCopy(Overriding):
+    scale_grid = ScaleGrid([1.0, 2.0])  # or there would be no cause to switch off, on no copy
+
     def __deepcopy__(self, memo):
         raise RuntimeError("no copy")
 
@@ -137,6 +140,7 @@ def scripted():
 
 def locked():
     made = network()
+    made.scale_grid = NoCopy.scale_grid
     made.lock = threading.Lock()
     return made
 
@@ -246,9 +250,9 @@ def odd_folder(folder: Path) -> None:
 
 def cause_documents() -> dict[str, bytes]:
     """What is nearly, or not at all, what `sesn causes --json` writes."""
-    step = {"cause": "border", "change": "", "before": 0.1, "after": 0.01, "share": 0.9, "note": ""}
+    step = {"cause": "border", "change": "", "before": 0.1, "after": 0.01, "note": ""}
     whole = {"observed": 0.1, "remainder": 0.01, "floor": 1e-6, "factor": 0.5, "images": 4, "steps": [step]}
-    whole |= {"uncovered": ""}
+    whole |= {"relative": None, "uncovered": "", "unsplit": ""}
     wrong: dict[str, dict[str, Any]] = {
         "zero-factor": {"factor": 0},
         "negative-factor": {"factor": -1},
@@ -260,6 +264,7 @@ def cause_documents() -> dict[str, bytes]:
         "step-words": {"steps": [{**step, "before": "much"}]},
         "step-number": {"steps": [{**step, "cause": 3}]},
         "more": {"colour": "red"},
+        "unsplit": {"steps": [], "unsplit": "2 ordinary convolutions see one scale"},
     }
     documents = {
         name: {"settings": {"target": "n.py:f"}, "images": "white", "causes": {**whole, **c}}

@@ -28,6 +28,7 @@ from sesn import (
     rescale,
 )
 from sesn.tools.app import app
+from sesn.tools.causes import causes
 from sesn.tools.images import random_images
 
 NETWORKS = """
@@ -159,12 +160,23 @@ def test_a_network_of_one_size_is_answered_with_the_command_that_measures_it(
     result = sesn(command, *words.split())
     assert result.exit_code == 2, result.output
     found = re.search(
-        r"but not when they are rescaled.* run (sesn check .* --canvas keep)$", " ".join(result.output.split())
+        rf"but not when they are rescaled.* run (sesn {command} .* --canvas keep)$", " ".join(result.output.split())
     )
     assert found is not None, result.output
     again = CliRunner().invoke(app, shlex.split(found[1])[1:])
     assert again.exit_code == 0, again.output
     assert "on a kept canvas, background reflection" in " ".join(again.output.split())
+
+
+def test_causes_on_a_kept_canvas_tell_the_branches_apart() -> None:
+    basis = basis_a(ScaleGrid.geometric(1.5, 2.0, 3), "wide", 2)
+    torch.manual_seed(0)
+    network = nn.Sequential(ScaleLift(1, 2, basis, bias=False), ScaleProjection()).eval()
+    images = random_images(0, (2, 1, 96, 96), cutoff=0.1)
+    found = causes(network, images, 0.5, Meter(crop=0, canvas="keep"))
+    steps = {step.cause: step for step in found.steps}
+    assert steps["scale truncation"].change == "projection over partnered scales"
+    assert steps["scale truncation"].after < steps["scale truncation"].before / 10
 
 
 def test_a_profile_on_a_kept_canvas(sesn: Callable[..., Any]) -> None:

@@ -51,6 +51,15 @@ def said(result: Any) -> str:
 # --- known answers
 
 
+def test_layers_that_do_not_say_how_far_they_look_are_named(check: Check, tmp_path: Path) -> None:
+    result = check("shifted", "--json", "out.json")
+    assert "how far these layers look is not known and was measured: roll in Odd" in said(result)
+    assert "crop, pixels 4, measured" in said(result)  # a pixel, half of it when the image is halved, and three
+    [found] = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert found["measured"] == ["roll in Odd"]
+    assert "measured:" not in said(check("shifted", "--crop", "4")) + said(check("cnn"))
+
+
 def test_the_identity_is_at_the_floor(check: Check, tmp_path: Path) -> None:
     result = check("identity", "--json", "out.json", "--tolerance", "1e-20", downscale="1.41,2,0.7")
     assert result.exit_code == 0, result.output

@@ -54,6 +54,8 @@ OTHERS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "1x1": (lambda **o: ScaleConv1x1(2, 3, stride=2, **o), FIELD),
     "batch norm": (lambda **o: ScaleBatchNorm(2, **o), FIELD),
     "projection": (lambda **o: ScaleProjection(), FIELD),
+    "mean": (lambda **o: ScaleProjection("mean"), FIELD),
+    "tapered soft projection": (lambda **o: ScaleProjection("soft", taper=1), FIELD),
     "max pool": (lambda **o: SpatialMaxPool(2), FIELD),
     "average pool": (lambda **o: SpatialAvgPool(3, stride=2, padding=1), FIELD),
     "global max": (lambda **o: GlobalPool("max"), FIELD),

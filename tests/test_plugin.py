@@ -118,10 +118,38 @@ def test_pytest_starts_without_torch() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_a_program_that_has_imported_the_package_may_start_pytest(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_theirs():\n    pass\n")
+    script = "import sys, sesn, pytest; sys.exit(pytest.main(['-W', 'error']))"
+    ran = pytester.run(sys.executable, "-c", script)
+    assert ran.ret == 0, ran.stderr.str()
+
+
 def test_a_marker_without_the_fixture_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
-        "import pytest\n\n@pytest.mark.scale_equivariance(downscale=2)\ndef test_measures_nothing():\n    pass\n"
+        """
+        import pytest
+
+        @pytest.mark.scale_equivariance(downscale=2)
+        def test_measures_nothing():
+            pass
+
+        def test_of_something_else():
+            pass
+        """
     )
     result = pytester.runpytest()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines("*does not take the fixture*")
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines("*does not take the fixture*")
+
+
+def test_a_repository_with_a_marker_of_that_name_means_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nmarkers =\n    scale_equivariance: theirs\n")
+    pytester.makepyfile("import pytest\n\n@pytest.mark.scale_equivariance(2)\ndef test_theirs():\n    pass\n")
+    pytester.runpytest("--strict-markers").assert_outcomes(passed=1)
+
+
+def test_a_repository_with_a_fixture_of_that_name_has_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import pytest\n\n@pytest.fixture\ndef scale_equivariance():\n    return 7\n")
+    pytester.makepyfile("def test_theirs(scale_equivariance):\n    assert scale_equivariance == 7\n")
+    pytester.runpytest("--strict-markers").assert_outcomes(passed=1)

@@ -37,35 +37,6 @@ def blob_detector(grid: ScaleGrid) -> ScaleLift:
     return layer
 
 
-# --- over scale
-
-
-@given(field=FIELDS, shift=SHIFTS, step=st.integers(1, 3))
-def test_projection_commutes_exactly_with_translation_and_decimation(device, field, shift, step):
-    field, project = put(field, device), ScaleProjection()
-    moved = translate(field, *shift)[..., ::step, ::step]
-    assert torch.equal(project(moved), translate(project(field), *shift)[..., ::step, ::step])
-
-
-@given(field=FIELDS, data=st.data())
-def test_projection_does_not_see_where_on_the_scale_axis_things_are(device, field, data):
-    order = data.draw(st.permutations(range(field.shape[2])))
-    field = put(field, device)
-    assert torch.equal(ScaleProjection()(field[:, :, order]), ScaleProjection()(field))
-
-
-@given(field=images(height=st.integers(2, 8).map(lambda half: 2 * half), leading=(1, 2, 3)))
-def test_projection_stays_equivariant(device, field):
-    """L_s on samples: every second pixel, the next scale. What leaves at the small end and enters at the large is 0."""
-    field = put(field, device).abs()
-    field[:, :, 0] = 0
-
-    def act(x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x[:, :, 1:], torch.zeros_like(x[:, :, :1])], dim=2)[..., ::2, ::2]
-
-    assert torch.equal(ScaleProjection()(act(field)), ScaleProjection()(field)[..., ::2, ::2])
-
-
 # --- over space
 
 

@@ -164,8 +164,8 @@ def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:
     if not path.exists():
         return pd.DataFrame(), {}
     from harness.report.causes import causes_rows
-    from sesn.tools.causes import stored_causes
     from sesn.tools.drawing import Drawing
+    from sesn.tools.split import stored_causes
     from sesn.tools.waterfall import draw_causes
 
     split, document = stored_causes(path)

@@ -136,11 +136,12 @@ def mnist_scale(cell: Cell, context: Context) -> list[Measurement]:
 
 
 def mnist_job(cell: Cell, root: Path | None) -> Job:
-    """The MNIST-scale network of the cell's method, Adam without weight decay, and the cell's realisation.
+    """The MNIST-scale network of the cell's method, Adam without weight decay, and the cell's realisation."""
+    return mnist_job_of(cell, MNISTSettings.of(cell), root)
 
-    There are never more images to validate than to train.
-    """
-    settings = MNISTSettings.of(cell)
+
+def mnist_job_of(cell: Cell, settings: MNISTSettings, root: Path | None) -> Job:
+    """The same of a cell that may have other settings, too; never more images to validate than to train."""
     realisation = realisation_of(cell.seed, settings.data, root)  # type: ignore[arg-type]
     count = settings.train_images
     validation = first(realisation.val, count)

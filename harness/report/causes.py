@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.report.findings import sentence
 from harness.report.select import Selection
-from sesn.tools.causes import CauseSplit
+from sesn.tools.split import CauseSplit
 
 COLUMNS = ["cause", "change", "before", "after", "share", "note"]
 TOTALS = ["observed", "remainder", "floor", "downscale"]
@@ -23,7 +23,9 @@ def causes_rows(split: CauseSplit, document: Mapping[str, Any]) -> Any:
     totals["downscale"] = 1 / split.factor
     facts = {name: document.get(name, "") for name in FACTS}
     settings = {"images": document["images"], "target": document["settings"]["target"]}
-    return pd.DataFrame([{**asdict(step), **totals, **facts, **settings} for step in split.steps])
+    shares = split.step_shares or [float("nan")] * len(split.steps)
+    steps = [{**asdict(step), "share": share} for step, share in zip(split.steps, shares, strict=False)]
+    return pd.DataFrame([{**step, **totals, **facts, **settings} for step in steps])
 
 
 def causes_selection(rows: Any) -> Selection:
@@ -41,10 +43,9 @@ def causes_frame(selections: Mapping[str, Selection]) -> Any:
 
 
 def causes_says(frame: Any) -> list[str]:
-    """The largest cause."""
-    if not len(frame):
+    """The largest cause, where there are shares."""
+    if frame["share"].isna().all():
         return []
     shares = frame.groupby("cause", sort=False)["share"].sum()
-    why = "; more than all of it, since other steps raise it" if shares.max() > 1 else ""
-    largest = {"largest": shares.idxmax(), "part": shares.max(), "why": why}
+    largest = {"largest": shares.idxmax(), "part": shares.max()}
     return [sentence("causes-largest", **frame[TOTALS].iloc[0], **largest)]

@@ -12,34 +12,6 @@ from torch import Tensor, nn
 from sesn import _checks
 
 
-class ScaleProjection(nn.Module):
-    """f(s, x) -> max over s: a field loses its scale axis and stays equivariant.
-
-    Example:
-        >>> sesn.ScaleProjection()(torch.randn(2, 8, 3, 16, 16)).shape
-        torch.Size([2, 8, 16, 16])
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def forward(self, field: Tensor) -> Tensor:
-        """Project H to T.
-
-        Args:
-            field: [b, c, s, h, w], or [b, c, s] after a GlobalPool.
-
-        Returns:
-            The map [b, c, h, w], or [b, c].
-
-        Raises:
-            UsageError: the field has another shape.
-        """
-        if not (isinstance(field, Tensor) and field.dim() == 3):
-            _checks.real_tensor("field", field, "b c s h w")
-        return field.amax(dim=2)
-
-
 class SpatialWindow(nn.Module):
     """A window that moves over space only, every other axis left alone: its side, stride and padding, checked."""
 

@@ -95,6 +95,7 @@ class EquivarianceError:
         pairs: the partnered scale channels (k of the rescaled image, j of the original).
         by_scale: Delta of each pair, [pairs, images].
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
+        measured: layers that do not say how far they look; the crop was chosen by gradients because of them.
         meter: how it was measured; None where two outputs were compared that no meter made.
 
     Example:
@@ -119,6 +120,7 @@ class EquivarianceError:
     pairs: tuple[tuple[int, int], ...]
     by_scale: Tensor
     border: Tensor
+    measured: tuple[str, ...] = ()
     meter: Meter | None = None
 
     @property

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sesn._torch import BATCH_NORM, INSTANCE_NORM
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
 from sesn.layers.conv import ScaleConv, ScaleLift
-from sesn.layers.pool import ScaleProjection
+from sesn.layers.project import PartneredProjection, ScaleProjection
 from sesn.meter.compare import Branches, EquivarianceError, compare, middle
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, Reading, RejectedError, call, output_grid, read
@@ -178,14 +178,31 @@ def _in_the_scales(case: Case) -> Iterator[Finding]:
             f"factor {error.factor:.4g} is {error.residual:.2g} (in log) away from the nearest step",
             "Measure at a step of the grid, or use a finer grid",
         )
-    projected = any(isinstance(module, ScaleProjection) for module in case.module.modules())
-    if projected and error.factor != 1 and error.kind not in ("field", "scale"):
-        scales = max((len(basis.grid) for basis in case.bases), default=0)
-        yield Finding(
-            "truncation of the scale axis",
-            f"the maximum over {scales} scales lacks those that rescaling brings in from beyond the grid",
-            "Use more scales than objects change by, or measure before the projection",
-        )
+    projections = [module for module in case.module.modules() if isinstance(module, ScaleProjection)]
+    if projections and error.factor != 1 and error.kind not in ("field", "scale"):
+        yield from _in_the_projection(case, projections)
+
+
+def _in_the_projection(case: Case, projections: list[ScaleProjection]) -> Iterator[Finding]:
+    """Unless every projection is over the scales that have a partner."""
+    plain = next((one for one in projections if not isinstance(one, PartneredProjection)), None)
+    if plain is None:
+        return
+    longer = "use a grid of more octaves; tapering its ends or leaving them out does not help"
+    remedy = longer.capitalize()
+    grid = next((basis.grid for basis in reversed(case.bases)), None)
+    steps = round(abs(math.log(case.error.factor)) / math.log(grid.ratio)) if grid and len(grid) > 1 else 0
+    if grid and 0 < steps < len(grid):
+        side = round(max(case.before.side, case.after.side) / case.before.seen.stride)
+        line = f"PartneredProjection(layer.grid, side={side}, steps={steps})"
+        remedy = f"Where images come in several sizes, project by {line}, `layer` being the one that made the field of "
+        remedy += f"that side; where objects change their size within the image, {longer}"
+    yield Finding(
+        "truncation of the scale axis",
+        f"a field is exact where its scales have a partner, but no map or score by a projection ({plain.reduce}) over "
+        "all scales is: rescaling brings in scales from beyond the grid at one end and takes as many away at the other",
+        remedy,
+    )
 
 
 def _best_order(case: Case) -> tuple[float, float, str]:
@@ -268,8 +285,8 @@ def _in_space(case: Case) -> Iterator[Finding]:
     if stride > 1 and abs(before * error.factor - after) > PHASE:
         yield Finding(
             "stride phase and even sizes",
-            f"the pixels that a total stride of {stride:g} keeps lie {before:+.2g} pixels off the centre on a side of "
-            f"{case.before.side}, and {after:+.2g} on one of {case.after.side}: rescaling moves them",
+            f"the pixels that a total stride of {stride:g} keeps lie {before:+.3g} pixels off the centre on a side of "
+            f"{case.before.side}, and {after:+.3g} on one of {case.after.side}: rescaling moves them",
             f"Use sides, before and after rescaling, whose windows are centred: N - 1 a multiple of {stride:g} for odd "
             f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
         )

@@ -48,18 +48,18 @@ def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> R
     path = reading.path
     if reading.output.dim() < 4 or (path is not None and not path.unread):
         return reading.seen
-    radius = _radius_by_gradients(module, images, reading.seen.stride)
+    runs = tuple(sorted(path.unread if path else LOST))
+    radius = _radius_by_gradients(module, images, reading.seen)
     flat = bool((reading.output == reading.output[..., :1, :1]).all())  # then every pixel says the same
     if radius is None and not flat:
-        runs = ", ".join(sorted(path.unread if path else LOST))
         raise UsageError(
-            f"how far the module looks cannot be told: it runs {runs}, and has no gradient to measure it by; "
-            f"{_CALL_LAYERS} or give `crop=`"
+            f"how far the module looks cannot be told: it runs {', '.join(runs)}, and has no gradient to measure it "
+            f"by; {_CALL_LAYERS} or give `crop=`"
         )
-    return replace(reading.seen, radius=radius or 0)
+    return replace(reading.seen, radius=radius or 0, measured=runs)
 
 
-def _radius_by_gradients(module: nn.Module, images: Tensor, stride: float) -> float | None:
+def _radius_by_gradients(module: nn.Module, images: Tensor, seen: Receptive) -> float | None:
     """How many pixels around its own place an output in the middle depends on; None without a gradient.
 
     A few outputs beside each other are asked, since a rectifier may be shut or a maximum be elsewhere for one.
@@ -84,13 +84,14 @@ def _radius_by_gradients(module: nn.Module, images: Tensor, stride: float) -> fl
             return None
     reach = slopes.abs().amax(dim=(0, 1))
     used = reach > _SLOPE * torch.finfo(like_module(module, images).dtype).eps * reach.max()
-    return max(_beyond(used.any(dim=1 - axis), places[axis], stride) for axis in (0, 1))
+    return max(_beyond(used.any(dim=1 - axis), places[axis], seen) for axis in (0, 1))
 
 
-def _beyond(used: Tensor, asked: slice, stride: float) -> float:
+def _beyond(used: Tensor, asked: slice, seen: Receptive) -> float:
     """Pixels used before the place of the first output asked or after that of the last, along one axis."""
     found = used.nonzero().flatten().tolist()
-    first, last = ((place + 0.5) * stride - 0.5 for place in (asked.start, asked.stop - 1))
+    start = (seen.stride - 1) / 2 if math.isnan(seen.first) else seen.first
+    first, last = (start + place * seen.stride for place in (asked.start, asked.stop - 1))
     return max(0.0, first - found[0], found[-1] - last) if found else 0.0
 
 

@@ -247,7 +247,8 @@ class Meter:
             Pixels at each border of the output.
         """
         seen, smaller = seen_by(module, images), resampled_size(min(images.shape[-2:]), factor)
-        return automatic_crop(seen, factor, most=int(smaller / seen.stride / 4))
+        reach = factor if self.canvas == "follow" else 1.0
+        return automatic_crop(seen, reach, most=int(smaller / seen.stride / 4))
 
     def floor(self, images: Tensor, factor: Element, crop: int) -> Tensor:
         """Measure what the meter itself contributes: Delta of a well sampled reference lift on each image.
@@ -283,13 +284,13 @@ class Meter:
             moved, direct = (x.flatten(0, 1)[:, None] for x in (found.moved, found.direct))
             found = replace(found, moved=moved, direct=direct)
             others = None if others is None else others.flatten(0, 1)[:, None]
-        whole = replace(compare(found, margin, cut, floor, others), meter=self)
+        whole = replace(compare(found, margin, cut, floor, others), measured=seen.measured, meter=self)
         partnered = getattr(self.action, "partnered", None)
         if partnered is None:
             return whole
         mask = partnered(found.original.output, found.direct, found.factor)
         masked = replace(found, moved=found.moved * mask, direct=found.direct * mask)
-        return replace(compare(masked, margin, cut, floor, others), all=whole.all, meter=self)
+        return replace(compare(masked, margin, cut, floor, others), all=whole.all, measured=seen.measured, meter=self)
 
     def _moved(
         self, module: nn.Module, images: Tensor, small: Tensor, original: Reading, direct: Tensor, factor: Element

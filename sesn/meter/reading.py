@@ -55,9 +55,9 @@ class Reading:
     def seen(self) -> Receptive:
         """How far the output looks as its layers say it, with the stride that the sizes show."""
         left = min(self.output.shape[-2:]) if self.output.dim() >= 4 else 1
-        if self.path is None or self.path.unread:
-            return Receptive(0, self.side / left)
-        return self.path.seen.leaving(left, self.side) if left > 1 else self.path.seen
+        if self.path is None:
+            return Receptive(0, self.side / left, math.nan)
+        return self.path.seen_on(left) if left > 1 else self.path.seen
 
     @property
     def sampling(self) -> tuple[float, float]:

@@ -1,23 +1,42 @@
-"""How far a module looks: its receptive radius and total stride, estimated from its layers in order.
+"""How far a module looks: its receptive radius and total stride, window by window.
 
-A layer says so itself with an attribute `receptive_radius`, in pixels of its input, and a `stride` unless it is 1; of
-torch's layers convolutions, pools and upsampling are known. What is not known counts as pointwise here (`trail` notices
-what it calls, and `extent` then asks gradients), and so does BandlimitedReLU, whose filters fade over 12 pixels and
-carry next to nothing there.
+A layer says so itself with an attribute `receptive_radius`, in pixels of its input, and a `stride` unless it is 1. Of
+torch's functions, which its layers call too, convolutions, pools, interpolation and padding are known. What is not
+known counts as pointwise here (`trail` notices what it calls, and `extent` then asks gradients), and so does
+BandlimitedReLU, whose filters fade over 12 pixels and carry next to nothing there.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from torch import nn
 
-#: The window of a layer that sees one pixel.
-POINTWISE = 0, 1, 0
 #: How many pixels to each side an interpolation takes numbers from.
 _INTERPOLATION = {"nearest": 1, "nearest-exact": 1, "bilinear": 1, "bicubic": 2}
+_NAME = re.compile(r"_?(conv_transpose|conv|max_pool|avg_pool)[23]d(_with_indices)?|(interpolate)|(pad)")
+#: The arguments of the functions that are known, in the order in which they come after the input.
+_ARGUMENTS = {
+    "conv": "weight bias stride padding dilation",
+    "conv_transpose": "weight bias stride padding output_padding groups dilation",
+    "max_pool": "kernel_size stride padding dilation",
+    "avg_pool": "kernel_size stride padding",
+    "interpolate": "size scale_factor mode align_corners recompute_scale_factor antialias",
+    "pad": "pad",
+}
+
+
+class Window(NamedTuple):
+    """What one output of a layer or a function sees of its input."""
+
+    radius: float = 0  # pixels to each side
+    stride: float = 1  # pixels between neighbouring outputs
+    first: float = 0  # the middle of the first window: 0 is the middle of the first pixel
+    samples: bool = True  # whether it keeps every so many pixels, whatever their number
 
 
 @dataclass(frozen=True)
@@ -26,7 +45,8 @@ class Receptive:
 
     radius: float = 0  # input pixels that it sees to each side
     stride: float = 1  # input pixels between neighbouring outputs
-    first: float = 0  # where the first output looks, in input pixels: 0 is the middle of the first
+    first: float = 0  # where the first output looks, in input pixels: 0 is the middle of the first; NaN if not known
+    measured: tuple[str, ...] = ()  # the layers because of which the radius was measured by gradients
 
     def then(self, radius: float, stride: float, first: float = 0) -> Receptive:
         """Followed by a layer with this radius, stride and first place."""
@@ -36,19 +56,12 @@ class Receptive:
         """Input pixels from the middle of an image to the middle of the `left` outputs that are made of it."""
         return self.first + self.stride * (left - 1) / 2 - (side - 1) / 2
 
-    def leaving(self, left: int, side: int) -> Receptive:
-        """As the sizes show, `side` pixels having become `left`.
-
-        Strides of parallel branches multiply in a list of layers, and not in the sizes. If more pixels are left than
-        the stride leaves, it was counted for too much: it is the divisor nearest to the ratio of the sizes, which
-        rounding makes inexact, and after upsampling the ratio.
-        """
-        if left <= math.ceil(side / self.stride):
+    def rearranged(self, before: int, after: int) -> Receptive:
+        """Where something that is not known has made `after` pixels of `before`: how far apart is known, not where."""
+        if not before or not after or before == after:
             return self
-        several = int(self.stride) if float(self.stride).is_integer() else 0
-        divisors = [d for d in range(1, several + 1) if several % d == 0]
-        stride = min(divisors, key=lambda d: abs(math.log(d * left / side)), default=side / left)
-        return replace(self, stride=stride)
+        coarser = round(before / after) if before > after else 1 / round(after / before)
+        return Receptive(self.radius, self.stride * coarser, math.nan)
 
 
 def spoilt_by(layer: nn.Module) -> int:
@@ -65,42 +78,55 @@ def submodules(module: nn.Module) -> list[nn.Module]:
     return [layer for _, layer in module.named_modules(remove_duplicate=False)]
 
 
-def window(layer: nn.Module) -> tuple[float, float, float] | None:
-    """Radius, stride and first place of one layer by itself; None if neither the layer nor torch says so."""
-    own = getattr(layer, "receptive_radius", None)
-    if isinstance(own, int | float):
-        return own, _widest(getattr(layer, "stride", 1)), _first(layer)
-    if isinstance(layer, nn.ConvTranspose2d):
-        stride = max(layer.stride)
-        return math.ceil(_reach(layer) / stride), 1 / stride, -_first(layer) / stride
-    if isinstance(layer, nn.Conv2d | nn.Conv3d):
-        return _reach(layer), max(layer.stride[-2:]), _first(layer)
-    if isinstance(layer, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool3d | nn.AvgPool3d):
-        return _widest(layer.kernel_size) // 2, _widest(layer.stride), _first(layer)
-    if isinstance(layer, nn.Upsample) and layer.scale_factor:
-        finer = _widest(layer.scale_factor)
-        return _INTERPOLATION.get(layer.mode, 1), 1 / finer, 0.0 if layer.align_corners else (1 / finer - 1) / 2
-    return None
-
-
-def _first(layer: nn.Module) -> float:
-    """Where the middle of the first window lies, in input pixels from the first pixel.
-
-    That is half of the window's extent less the padding, or 0 for a layer that does not give both as numbers.
-    """
-    side = _widest(getattr(layer, "kernel_size", None))
-    padding = _widest(getattr(layer, "padding", None))
+def window(layer: nn.Module) -> Window | None:
+    """What a layer says of itself; None if it says nothing."""
+    radius = getattr(layer, "receptive_radius", None)
+    if not isinstance(radius, int | float):
+        return None
+    side, padding = (_widest(getattr(layer, name, None)) for name in ("kernel_size", "padding"))
     apart = _widest(getattr(layer, "dilation", 1))
-    if not isinstance(side, int) or not isinstance(padding, int) or not isinstance(apart, int):
-        return 0.0  # padding="same" keeps the size, so the first window is centred on the first pixel
-    return (side - 1) * apart / 2 - padding
+    told = isinstance(side, int) and isinstance(padding, int) and isinstance(apart, int)
+    first = (side - 1) * apart / 2 - padding if told else 0.0
+    return Window(radius, _widest(getattr(layer, "stride", 1)), first)
 
 
-def _reach(layer: nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d) -> int:
-    """Pixels from the middle of the kernel to its end, along rows or columns, whichever are more."""
-    return max([side // 2 * apart for side, apart in zip(layer.kernel_size, layer.dilation, strict=True)][-2:])
+def window_of(name: str, arguments: Sequence[Any], named: Mapping[str, Any], before: int, after: int) -> Window | None:
+    """What a function of torch sees, which made `after` pixels a side of `before`; None if it is not known."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    kind = next(filter(None, (match[1], match[3], match[4])))
+    given = {**dict(zip(_ARGUMENTS[kind].split(), arguments[1:], strict=False)), **named}
+    if kind == "interpolate":
+        return _interpolation(given, before, after)
+    if kind == "pad":
+        return Window(0, 1, -given["pad"][0], samples=False)
+    sides = given["weight"].shape[2:] if "weight" in given else given["kernel_size"]
+    side, apart = _widest(sides), _widest(given.get("dilation", 1))
+    stride, reach = (
+        _widest(given.get("stride") or sides if "pool" in kind else given.get("stride", 1)),
+        side // 2 * apart,
+    )
+    padding = given.get("padding", 0)
+    if isinstance(padding, str):
+        padding = (side - 1) * apart // 2 if padding == "same" else 0
+    first = (side - 1) * apart / 2 - _widest(padding)
+    if kind == "conv_transpose":
+        return Window(math.ceil(reach / stride), 1 / stride, -first / stride)
+    return Window(reach, stride, first)
+
+
+def _interpolation(given: Mapping[str, Any], before: int, after: int) -> Window:
+    """Of as many pixels as there are: `scale_factor` says how far apart they are only where it was given."""
+    mode, scale = given.get("mode", "nearest"), given.get("scale_factor")
+    apart = 1 / _widest(scale) if scale and not given.get("recompute_scale_factor") else before / after
+    if given.get("align_corners"):
+        return Window(1, (before - 1) / max(1, after - 1), 0, samples=False)
+    radius = _INTERPOLATION.get(mode, 1) * (max(1, apart) if given.get("antialias") or mode == "area" else 1)
+    first = 0 if mode == "nearest" and apart >= 1 else (apart - 1) / 2
+    return Window(0 if apart == 1 else radius, apart, first, samples=False)
 
 
 def _widest(value: Any) -> Any:
     """The largest extent over rows and columns, the last axes, of a window given as a number or per axis."""
-    return max(value[-2:]) if isinstance(value, tuple) else value
+    return max(value[-2:]) if isinstance(value, tuple | list) else value

@@ -1,11 +1,12 @@
 """Following images through a module: how far each tensor looks, which scales it has, and what could not be read.
 
-Hooks on every module see the layers that say how far they look; a mode sees the functions that are called between
+Hooks on every module see the layers that say how far they look; a mode sees the functions that are called outside of
 them, so that a path leads from each tensor back to the images, and branches beside each other do not add up.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -19,14 +20,17 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from sesn.meter.receptive import POINTWISE, Receptive, spoilt_by, window
+from sesn.meter.receptive import Receptive, Window, spoilt_by, window, window_of
 from sesn.scales import ScaleGrid
 
-#: Functions that look at other pixels. Pooling to a given size is left out: it makes scores of maps.
+#: Functions that look at other pixels, or may: a product of matrices mixes channels in one network, places in another.
 _LOOKS = re.compile(
-    r"_?(conv|(max|avg|lp|fractional_max)_pool|interpolate|upsample|grid_sample|(un)?fold|fft_"
+    r"_?_?(conv|(max|avg|lp|fractional_max|adaptive_avg|adaptive_max)_pool|upsample|grid_sample|(un)?fold|fft_"
+    r"|pixel_(un)?shuffle|roll|flip|cumsum|r?matmul|bmm|baddbmm|einsum|linear"
     r"|scaled_dot_product|(native_)?multi_head_attention|transformer_encoder)"
 )
+#: Functions that look at the whole map; layer norm does where it is over several axes.
+_LOOKS_EVERYWHERE = ("group_norm", "instance_norm")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Path:
     """How a tensor came about from the images, along the longest of the ways that led to it."""
 
     seen: Receptive = field(default_factory=Receptive)  # how far it looks
+    left: int = 0  # the side of the map that this was told of; 0 if of none yet
     spoiled: int = 0  # scale channels at the large end that interscale layers filled with zeros
     grids: tuple[ScaleGrid, ...] = ()  # the scales of the layers that it comes from; several if these differ
     #: Of the smallest map on the way, the stride and how many image pixels its centre lies off the image's.
@@ -49,25 +54,35 @@ class Path:
         """As if what it went through and could not be read looked at one pixel."""
         return replace(self, unread=frozenset(), hidden=frozenset())
 
-    def through(self, layer: nn.Module, made: Tensor, side: int) -> Path:
-        """Followed by a layer that says how far it looks, on images of this side."""
-        seen = self.seen.then(*(window(layer) or POINTWISE))
-        left, coarsest = _side(made), self.coarsest
-        # Where something else has made the map smaller, the places of its pixels are not known.
-        fits = abs(left * seen.stride - side) <= 2 * seen.radius + seen.stride
-        if left > 1 and fits and seen.stride > 1 and seen.stride >= coarsest[0]:
-            coarsest = seen.stride, seen.off_centre(side, left)
-        return replace(self, seen=seen, coarsest=coarsest)
+    def through(self, seen: Window, before: int, after: int, side: int) -> Path:
+        """Followed by a window that made `after` pixels a side of `before`, on images of this side."""
+        now, coarsest = self.seen_on(before).then(*seen[:3]), self.coarsest
+        if seen.samples and after > 1 and now.stride > 1 and now.stride >= coarsest[0]:
+            coarsest = now.stride, now.off_centre(side, after)
+        return replace(self, seen=now, left=after, coarsest=coarsest)
+
+    def seen_on(self, left: int) -> Receptive:
+        """How far a map with so many pixels a side looks; it has others if what is not known rearranged them."""
+        return self.seen.rearranged(self.left, left)
 
 
 def _joined(paths: Sequence[tuple[Tensor, Path]]) -> Path:
-    """Of several tensors that became one: the largest is the map, into which the others are spread."""
+    """Of several tensors that became one: the largest and finest is the map, into which the others are spread.
+
+    Where several are, it lies where the one does that came the most direct way.
+    """
     if len(paths) == 1:
         return paths[0][1]
     every = [path for _, path in paths]
-    _, main = max(paths, key=lambda each: (_side(each[0]), each[1].seen.radius))
+
+    def rank(tensor: Tensor, path: Path) -> tuple[float, ...]:
+        side, seen = _side(tensor), path.seen
+        return side, path.left == side, not math.isnan(seen.first), -seen.stride, -seen.radius
+
+    main = max(paths, key=lambda each: rank(*each))[1]
     return Path(
         replace(main.seen, radius=max(path.seen.radius for path in every)),
+        main.left,
         max(path.spoiled for path in every),
         tuple(dict.fromkeys(grid for path in every for grid in path.grids)),
         max((path.coarsest for path in every), key=lambda sampling: (sampling[0], abs(sampling[1]))),
@@ -121,9 +136,11 @@ class Trail(TorchFunctionMode):
     def following(self, module: nn.Module, images: Tensor) -> Iterator[None]:
         """See what happens to these images, which must be those that the module is given."""
         self.side = self.side or _side(images)
-        self._paths[images] = self._start
+        self._paths[images] = replace(self._start, left=self._start.left or _side(images))
         with self._by_itself():
-            self._owned = {id(p) for m in module.modules() if _is_pointwise(m) for p in m.parameters(recurse=False)}
+            # The forward of one of torch's layers may be called past its hooks: the functions in it are seen.
+            known = [m for m in module.modules() if type(m).__module__.startswith("torch.nn.modules.")]
+            self._owned = {id(p) for m in known for p in m.parameters(recurse=False)}
         thread = threading.get_ident()
 
         def hook(note: Callable[..., None]) -> Callable[..., None]:
@@ -151,7 +168,7 @@ class Trail(TorchFunctionMode):
     ) -> Any:
         made = func(*args, **(kwargs or {}))
         with self._by_itself():
-            self._note(func, (args, kwargs), made)
+            self._note(func, args, kwargs or {}, made)
         return made
 
     @contextmanager
@@ -194,35 +211,51 @@ class Trail(TorchFunctionMode):
 
     def _through(self, layer: nn.Module, inputs: list[Tensor], made: Tensor) -> Path | None:
         """The path that a layer continues; None if it was given nothing that comes from the images."""
-        path, speaks = self._source(inputs), window(layer) is not None
-        if speaks and path is not None:
-            return path.through(layer, made, self.side)
-        if speaks and inputs:
+        path, told = self._source(inputs), window(layer)
+        if told is not None and path is not None:
+            return path.through(told, max(map(_side, inputs)), _side(made), self.side)
+        if told is not None and inputs:
             return None
-        by_name = " that is given its input by name" if speaks else ""
+        by_name = " that is given its input by name" if told is not None else ""
         return (path or Path()).hiding(f"a {type(layer).__name__}{by_name}")
 
     def _source(self, tensors: list[Tensor]) -> Path | None:
         found = [(tensor, self._paths[tensor]) for tensor in tensors if tensor in self._paths]
         return _joined(found) if found else None
 
-    def _note(self, function: Any, given: tuple[Any, ...], made: Any) -> None:
-        """A function was called between the layers that say how far they look."""
+    def _note(self, function: Any, args: tuple[Any, ...], named: dict[str, Any], made: Any) -> None:
+        """A function was called outside of the layers that say how far they look."""
         outputs = () if self._reading else [*_tensors((made,))]
         if not outputs:
             return
-        inputs = [*_tensors(given)]
+        inputs = [*_tensors((args, named))]
         path = self._source(inputs)
         if any(isinstance(tensor, nn.Parameter) and id(tensor) not in self._owned for tensor in inputs):
             path = (path or Path()).hiding("a parameter of a layer that was not called")
-        name, _, overload = getattr(function, "__name__", "").partition(".")
-        if path is not None and _LOOKS.match(name):  # a person calls functions, an exported graph overloads
-            path = path.hiding(f"an exported {name}") if overload else replace(path, unread=path.unread | {name})
         if path is not None:
+            path = self._after(path, function, args, named, outputs[0])
             for output in outputs:
                 self._paths[output] = path
 
+    def _after(self, path: Path, function: Any, args: tuple[Any, ...], named: dict[str, Any], made: Tensor) -> Path:
+        """The path followed by a function."""
+        sources = [tensor for tensor in _tensors((args, named)) if tensor in self._paths]
+        before, after = max(map(_side, sources), default=1), _side(made)
+        name, _, overload = getattr(function, "__name__", "").partition(".")
+        looks = made.dim() > 2 and _LOOKS.match(name) and not (name.startswith("adaptive") and after == 1)
+        # Tokens have three axes. Of other shapes, what has no space is said of a whole map.
+        of_all = after > 1 and any(_side(tensor) == 1 and tensor.dim() != 3 for tensor in sources)
+        if looks and overload:  # a person calls functions, an exported graph overloads
+            return path.hiding(f"an exported {name}")
+        if of_all or name in _LOOKS_EVERYWHERE or (name == "layer_norm" and len(args[1]) > 1):
+            return replace(path, seen=replace(path.seen, radius=max(path.seen.radius, self.side)))
+        if (known := window_of(name, args, named, before, after)) is not None:
+            return path.through(known, before, after, self.side) if before > 1 else path
+        return replace(path, unread=path.unread | {self._called(name)}) if looks else path
 
-def _is_pointwise(layer: nn.Module) -> bool:
-    """Whether it is one of torch's layers that look at one pixel: its forward may be called past its hooks."""
-    return type(layer).__module__.startswith("torch.nn.modules.") and window(layer) is None
+    def _called(self, name: str) -> str:
+        """A function in words: the layer of torch that called it, or the function and where it was called."""
+        if not self._entered:
+            return name
+        layer = type(self._entered[-1])
+        return layer.__name__ if layer.__module__.startswith("torch.nn.") else f"{name} in {layer.__name__}"

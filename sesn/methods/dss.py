@@ -17,7 +17,8 @@ from sesn._meaning import Constants
 from sesn.algorithms import padded_convolution, spectral_convolution
 from sesn.algorithms.spectral import Taps
 from sesn.errors import Inadmissible, UsageError
-from sesn.layers.pool import GlobalPool, ScaleProjection
+from sesn.layers.pool import GlobalPool
+from sesn.layers.project import ScaleProjection
 from sesn.layers.store import Store
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
 from sesn.methods.method import CHANNELS, COLOURS, EXTENT, HIDDEN_SCALES, MNIST_SIDE, Goals, Method, Source, projected

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._checks import looked_up
 from sesn.errors import Inadmissible, UsageError, WrongTypeError
-from sesn.layers.pool import ScaleProjection
+from sesn.layers.project import ScaleProjection
 from sesn.networks import NETWORKS, ParameterCount, Recipe, Skeleton, parameter_count
 from sesn.networks.skeleton import known_recipe
 from sesn.scales import ScaleGrid

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn._meaning import Constants
 from sesn.layers.conv import ScaleConv1x1
-from sesn.layers.pool import GlobalPool, ScaleProjection
+from sesn.layers.pool import GlobalPool
+from sesn.layers.project import ScaleProjection
 from sesn.methods._layer import KernelLayer, correlate
 from sesn.methods.method import (
     CHANNELS,

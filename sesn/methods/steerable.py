@@ -9,7 +9,8 @@ from torch import nn
 
 from sesn.basis import SteerableBasis, basis_a, basis_b
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
-from sesn.layers.pool import GlobalPool, ScaleProjection
+from sesn.layers.pool import GlobalPool
+from sesn.layers.project import ScaleProjection
 from sesn.methods._layer import odd_side
 from sesn.methods.method import (
     CHANNELS,

@@ -197,7 +197,7 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> 
     with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0]))), asked):
         sizes = fitting_sizes(target.build(asked["seed"]), shape, downscales, usual, meter)
     if sizes.fixed:
-        shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, sizes.written, "check")
+        shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, sizes.written)
         raise UsageError(
             f"{target.words} takes images of {shown}, but not when they are rescaled; rescale the picture on "
             f"its canvas: run {way_out} --canvas keep"
@@ -228,8 +228,8 @@ def _target(asked: Mapping[str, Any]) -> Target:
     return target._replace(build=lambda seed: OutputOf(build(seed), output=output, tokens=tokens))
 
 
-def command_line(context: Context, changes: Mapping[str, str], name: str | None = None) -> str:
-    """The command as it was given, or another of the same options, with other values for some of them."""
+def command_line(context: Context, changes: Mapping[str, str]) -> str:
+    """The command as it was given, with other values for some of its options."""
     words, given = [], {**context.params, **changes}
     for option in context.command.params:
         key = str(option.name)
@@ -238,7 +238,7 @@ def command_line(context: Context, changes: Mapping[str, str], name: str | None 
             values = given[key] if isinstance(given[key], list) else [given[key]]
             flag = [] if option.param_type_name == "argument" else [option.opts[0]]
             words += [word for value in values for word in (flag if value is True else [*flag, str(value)])]
-    return shlex.join(["sesn", name or str(context.info_name), *words])
+    return shlex.join(["sesn", str(context.info_name), *words])
 
 
 def _oddity(module: nn.Module, images: Tensor) -> str:

@@ -12,67 +12,27 @@ fine. The finer grid comes last: it would ease the causes before it as well.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from rich.table import Table
 from torch import Tensor, nn
 
 from sesn import Meter, ScaleProjection
-from sesn._checks import positive, require
 from sesn.errors import UsageError
-from sesn.meter.compare import middle
+from sesn.meter.compare import EquivarianceError, middle
 from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.extent import seen_by, spoiled_by
-from sesn.meter.reading import SPATIAL, Kind, check_asked
+from sesn.meter.reading import SPATIAL, check_asked
 from sesn.meter.resample import Resampler, resampler_ends
+from sesn.methods.method import scales_of
 from sesn.tools import surgery
+from sesn.tools.split import NOT_PRESENT, CauseSplit, CauseStep
 
 #: How the observed Delta is measured if nothing else is said: with the border, which is one of the causes.
 WHOLE_PICTURE = Meter(crop=0)
-NOT_PRESENT = "not present"
 FIXED_BASIS = "a basis made by from_function cannot be sampled on another window or grid"
-
-
-@dataclass(frozen=True)
-class CauseStep:
-    """One cause switched off, and the median Delta over the images before and after."""
-
-    cause: str
-    change: str  # what was done, from -> to
-    before: float
-    after: float
-    share: float  # (before - after) / observed; negative where the cause had hidden another
-    note: str = ""  # "not present", or why the cause could not be switched off; before == after then
-
-
-@dataclass(frozen=True)
-class CauseSplit:
-    """The steps from the observed Delta to the remainder."""
-
-    observed: float
-    remainder: float
-    floor: float  # of the probe, at the end
-    factor: float
-    images: int
-    steps: tuple[CauseStep, ...]
-    uncovered: str = ""  # what is in the module that no step switches off
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """The share of each cause, its steps added up; with the remainder they sum to 1."""
-        causes = dict.fromkeys(step.cause for step in self.steps)
-        return {cause: sum(s.share for s in self.steps if s.cause == cause) for cause in causes}
-
-    @property
-    def largest(self) -> str:
-        """The cause with the largest share, or "remainder"."""
-        shares = {**self.shares, "remainder": self.remainder / self.observed if self.observed else 0.0}
-        return max(shares, key=lambda cause: shares[cause])
 
 
 @dataclass(frozen=True)
@@ -89,9 +49,9 @@ class _State:
         """The same, measured otherwise."""
         return replace(self, meter=replace(self.meter, **changes))
 
-    def measure(self) -> tuple[float, float, Kind]:
-        """The median Delta, the median floor, and how the output was read."""
-        error = self.meter.measure(surgery.aware(self.module, self.images.shape[-1]), self.images, self.factor)
+    def measure(self) -> tuple[float, float, EquivarianceError]:
+        """The median Delta, the median floor, and all else that was measured."""
+        error = self.meter.measure(surgery.aware(self.module, self.images), self.images, self.factor)
         delta = error.all if self.truncated else error.valid
         if bool(delta.isnan().all()):
             if bool((error.energy == 0).all()):
@@ -101,7 +61,7 @@ class _State:
                 if error.pairs
                 else f"`factor` (={self.factor:.3g}) must be within the grid's range: no scale channel has a partner"
             )
-        return middle(delta[~delta.isnan()]), middle(error.floor), error.kind  # type: ignore[return-value]
+        return middle(delta[~delta.isnan()]), middle(error.floor), error
 
 
 #: What a cause yields: the change in words, and how to measure without it, or why that cannot be done.
@@ -127,37 +87,69 @@ def causes(
     Example:
         >>> from sesn.tools.images import random_images
         >>> split = causes(nn.Conv2d(1, 1, 3, padding=1).eval(), random_images(0, (2, 1, 48, 48)), 1 / 2)
-        >>> split.largest, split.uncovered
-        ('remainder', '1 ordinary convolution')
+        >>> split.unsplit
+        '1 ordinary convolution sees one scale, and no layer works at several, so there is no cause to switch off'
     """
     check_asked(module, images, factor)
     grid = meter.grid if meter.grid is not None else getattr(module, "grid", None)
     spoiled = spoiled_by(module, images) if meter.spoiled is None else meter.spoiled
-    ends = resampler_ends(meter.resampler, meter.ends)
+    ends = resampler_ends(meter.resampler, meter.ends, meter.canvas)
     state = _State(module, images, factor, replace(meter, grid=grid, spoiled=spoiled, ends=ends), truncated=True)
-    observed, floor, read = state.measure()
-    state, delta = state.measuring(kind=read), observed
+    observed, floor, error = state.measure()
+    relative = None if math.isnan(middle(error.relative)) else middle(error.relative)
+    if grid is None and (unsplit := _unsplit(module)):
+        on_step(1.0)
+        return CauseSplit(observed, relative, observed, floor, factor, len(images), (), unsplit=unsplit)
+    state, delta = state.measuring(kind=error.kind), observed
     steps: list[CauseStep] = []
-    for cause, changes in CAUSES.items():
+    all_costs = 1 + sum(cause.cost for cause in CAUSES.values())
+    on_step(1 / all_costs)
+    done = 0.0  # a cause that took no time counts with the next: the time left is judged by the last steps
+    for cause, (changes, cost) in CAUSES.items():
+        done += cost / all_costs
         for change, without in list(changes(state)) or [("", NOT_PRESENT)]:
             after, reason = delta, without if isinstance(without, str) else ""
             if isinstance(without, _State):
                 try:
                     after, floor, _ = without.measure()
                     state = without
-                except UsageError as error:  # a network may need its strides, or have no scale channel left
-                    reason = str(error)
+                except UsageError as refusal:  # a network may need its strides, or have no scale channel left
+                    reason = str(refusal)
             note = reason if reason in ("", NOT_PRESENT) else f"could not be switched off: {reason}"
-            steps.append(CauseStep(cause, change, delta, after, (delta - after) / observed if observed else 0.0, note))
+            steps.append(CauseStep(cause, change, delta, after, note))
             delta = after
-        on_step(1 / len(CAUSES))
-    return CauseSplit(observed, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module)))
+            if not note:
+                on_step(done)
+                done = 0.0
+    on_step(done)
+    return CauseSplit(
+        observed, relative, delta, floor, factor, len(images), tuple(steps), ", ".join(_uncovered(module))
+    )
+
+
+def _unsplit(module: nn.Module) -> str:
+    """Why there is nothing to switch off, counted from the layers; an empty text if there may be something."""
+    fixed, attention = len(ordinary_convolutions(module)), len(_attention_layers(module))
+    counted = " and ".join([*_counted(fixed, "ordinary convolution"), *_counted(attention, "attention layer")])
+    if not counted or scales_of(module) is not None:
+        return ""
+    see = "sees" if fixed + attention == 1 else "see"
+    return f"{counted} {see} one scale, and no layer works at several, so there is no cause to switch off"
+
+
+def _attention_layers(module: nn.Module) -> list[str]:
+    """The outermost layers that call themselves attention: libraries write their own."""
+    named = [name for name, layer in module.named_modules() if "attention" in type(layer).__name__.lower()]
+    return [name for name in named if not any(name.startswith(f"{other}.") for other in named)]
+
+
+def _counted(number: int, what: str) -> list[str]:
+    return [f"{number} {what}{'s' if number > 1 else ''}"] if number else []
 
 
 def _uncovered(module: nn.Module) -> Iterator[str]:
     """What breaks equivariance and has no switch."""
-    if fixed := len(ordinary_convolutions(module)):
-        yield f"{fixed} ordinary convolution{'s' if fixed > 1 else ''}"
+    yield from _counted(len(ordinary_convolutions(module)), "ordinary convolution")
     yield from dict.fromkeys(type(layer).__name__ for layer in module.modules() if normalises_input(layer))
 
 
@@ -230,70 +222,24 @@ def _sampling(state: _State) -> _Changes:
         yield "", FIXED_BASIS
     elif (fine := surgery.refined(state.module)) is not None:
         resampler: Resampler = "fourier" if state.meter.resampler == "fourier" else "lanczos3"
-        images = replace(state.meter, resampler=resampler).move(state.images, 2)
+        images = replace(state.meter, resampler=resampler, canvas="follow").move(state.images, 2)
         yield "pixels twice as fine", replace(_finer(state, 2), module=fine, images=images)
 
 
+class _Cause(NamedTuple):
+    """How to switch a cause off, and about how long that takes, where the observed Delta takes 1."""
+
+    changes: Callable[[_State], _Changes]
+    cost: float
+
+
 #: In the order in which they come off.
-CAUSES: dict[str, Callable[[_State], _Changes]] = {
-    "resampler": _resampler,
-    "border": _border,
-    "scale truncation": _truncation,
-    "kernel window": _window,
-    "stride phase": _stride,
-    "nonlinearity": _nonlinearity,
-    "kernel sampling": _sampling,
+CAUSES = {
+    "resampler": _Cause(_resampler, 1),
+    "border": _Cause(_border, 1),
+    "scale truncation": _Cause(_truncation, 1),
+    "kernel window": _Cause(_window, 1.5),
+    "stride phase": _Cause(_stride, 2),
+    "nonlinearity": _Cause(_nonlinearity, 4),
+    "kernel sampling": _Cause(_sampling, 8),
 }
-
-
-def stored_causes(path: Path) -> tuple[CauseSplit, dict[str, Any]]:
-    """What `sesn causes --json` wrote, and the whole document; anything else is a UsageError."""
-    require(path.is_file(), "causes", str(path), "a regular file")  # to read a pipe may take for ever
-    what = f"`causes` (={path}) must be what `sesn causes --json` writes"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # no text, or no JSON
-        raise UsageError(f"{what}; {error!r}") from error
-    found = document if isinstance(document, dict) else {}
-    settings, split = found.get("settings"), found.get("causes")
-    named = isinstance(settings, dict) and isinstance(settings.get("target"), str) and "images" in found
-    if not (named and isinstance(split, dict) and _holds(split, CauseSplit)):
-        raise UsageError(f"{what}; a key is missing or unknown, or has a value of another kind")
-    return CauseSplit(**{**split, "steps": tuple(CauseStep(**step) for step in split["steps"])}), found
-
-
-def _holds(found: Any, kind: type[CauseSplit | CauseStep]) -> bool:
-    """Whether a JSON object has the fields of a split or of a step, and no others."""
-    named = isinstance(found, dict) and found.keys() == {field.name for field in fields(kind)}
-    return named and all(_is_right(*item) for item in found.items())
-
-
-def _is_right(name: str, value: Any) -> bool:
-    if name in ("cause", "change", "note", "uncovered"):
-        return isinstance(value, str)
-    if name == "steps":
-        return isinstance(value, list) and all(_holds(step, CauseStep) for step in value)
-    if name == "share":
-        return isinstance(value, int | float)
-    return positive(value) or (value == 0 and name != "factor")
-
-
-def causes_table(split: CauseSplit) -> Table:
-    """The steps for a terminal."""
-    table = Table("cause", "switched off by", "Δ before", "Δ after", "share", title="causes of Δ")
-    for step in split.steps:
-        numbers = ["", "", "-"] if step.note else [f"{step.before:.1e}", f"{step.after:.1e}", f"{step.share:.1%}"]
-        style = "dim" if step.note == NOT_PRESENT else "bold" if step.cause == split.largest else None
-        table.add_row(step.cause, step.note or step.change, *numbers, style=style)
-    remaining = f"{split.remainder / split.observed:.1%}" if split.observed else "-"
-    what = f"{split.uncovered}; " if split.uncovered else ""
-    table.add_row("remainder", f"{what}floor of the probe {split.floor:.1e}", "", f"{split.remainder:.1e}", remaining)
-    table.caption = caption(split)
-    return table
-
-
-def caption(split: CauseSplit) -> str:
-    """What was split, and into what mostly."""
-    uncovered = f": {split.uncovered}" if split.largest == "remainder" and split.uncovered else ""
-    mostly = f"mostly {split.largest}{uncovered}" if split.observed > split.floor else "not above the probe's own floor"
-    return f"Δ {split.observed:.1e} at downscale {1 / split.factor:.3g}, median of {split.images} image(s), {mostly}"

@@ -90,6 +90,7 @@ class Checked:
         return {
             "downscale": self.downscale,
             **{name: getattr(error, name) for name in ("factor", "kind", "crop", "lost", "residual")},
+            "measured": list(error.measured),
             "pairs": [list(pair) for pair in error.pairs],
             "relative_median": self.relative.median,
             "relative": [error.relative.tolist() for error in self.draws],

@@ -40,8 +40,9 @@ def ending() -> Iterator[None]:
     except Exception as error:
         extra = next((extra for extra, names in EXTRAS.items() if getattr(error, "name", None) in names), None)
         if isinstance(error, ModuleNotFoundError) and extra is not None:
-            remedy = f'python -m pip install "sesn[{extra}]"'
-            sys.stderr.write(f"error: the package {error.name} is not installed; run {remedy}\n")
+            # The wheel holds the library alone: the other extras are those of a clone.
+            what = '"sesn[tools]"' if extra == "tools" else f'-e ".[{extra}]" in the clone'
+            sys.stderr.write(f"error: the package {error.name} is not installed; run python -m pip install {what}\n")
             sys.exit(2)
         # A bug. Python would end with 1 after its traceback, and that is the verdict "above the tolerance".
         sys.excepthook(*sys.exc_info())

@@ -15,7 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sesn import BandlimitedReLU, ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, ScaleProjection, SteerableBasis
+from sesn import (
+    BandlimitedReLU,
+    PartneredProjection,
+    ScaleConv,
+    ScaleConv1x1,
+    ScaleGrid,
+    ScaleLift,
+    ScaleProjection,
+    SteerableBasis,
+)
 from sesn._source import worded
 from sesn.algorithms.axis import PaddingMode
 from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
@@ -210,30 +219,33 @@ def _norm_ratio(old: SteerableBasis, new: SteerableBasis, step: int) -> Tensor:
 # differ between the two branches, the projection commutes with the action.
 
 
-class PartneredProjection(nn.Module):
-    """The maximum over the channels j in the original branch, over their partners k in the rescaled one."""
+class BranchProjection(nn.Module):
+    """A projection over the channels j in the original branch, over their partners k in the rescaled one."""
 
-    def __init__(self, pairs: tuple[tuple[int, int], ...]) -> None:
+    def __init__(self, projection: ScaleProjection, pairs: tuple[tuple[int, int], ...]) -> None:
         super().__init__()
-        self.pairs, self.rescaled = pairs, False
+        self.projection, self.pairs, self.rescaled = projection, pairs, False
 
     def forward(self, field: Tensor) -> Tensor:
         """Project a field [b, c, s, ...]."""
-        return field[:, :, [k if self.rescaled else j for k, j in self.pairs]].amax(dim=2)
+        projected: Tensor = self.projection(field[:, :, [k if self.rescaled else j for k, j in self.pairs]])
+        return projected
 
 
 class TwoBranches(nn.Module):
-    """A network whose partnered projections know which branch they are in: images of this side are the original."""
+    """A network whose partnered projections know which branch they are in: these images are the original's."""
 
-    def __init__(self, network: nn.Module, side: int) -> None:
+    def __init__(self, network: nn.Module, images: Tensor) -> None:
         super().__init__()
-        self.network, self.side = network, side
+        self.network, self.images = network, images
 
     def forward(self, images: Tensor) -> Any:
         """Tell the projections, then run the network."""
+        alike = images.shape[1:] == self.images.shape[1:]  # on a canvas that is kept, the rescaled ones are, too
+        original = alike and bool((self.images.to(images) == images[:1]).flatten(1).all(1).any())
         for module in self.network.modules():
-            if isinstance(module, PartneredProjection):
-                module.rescaled = images.shape[-1] != self.side
+            if isinstance(module, BranchProjection):
+                module.rescaled = not original
         return self.network(images)
 
 
@@ -246,10 +258,17 @@ def partnered(module: nn.Module, factor: float, spoiled: int) -> nn.Module | Non
     pairs = tuple(pair for pair in grid.match(factor).pairs if max(pair) < len(grid) - spoiled)
     if not pairs or len(pairs) == len(grid):
         return None
-    return changed(module, lambda m: PartneredProjection(pairs) if isinstance(m, ScaleProjection) else None)
+
+    def change(layer: nn.Module) -> nn.Module | None:
+        if not isinstance(layer, ScaleProjection) or isinstance(layer, PartneredProjection):
+            return None
+        enough = len(pairs) >= sum(layer.leave_out) + max(1, 2 * layer.taper)
+        return BranchProjection(layer, pairs) if enough else None
+
+    return changed(module, change)
 
 
-def aware(module: nn.Module, side: int) -> nn.Module:
+def aware(module: nn.Module, images: Tensor) -> nn.Module:
     """The module, wrapped if it has partnered projections."""
-    needed = any(isinstance(m, PartneredProjection) for m in module.modules())
-    return TwoBranches(module, side).eval() if needed else module
+    needed = any(isinstance(m, BranchProjection) for m in module.modules())
+    return TwoBranches(module, images).eval() if needed else module

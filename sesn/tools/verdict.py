@@ -71,7 +71,7 @@ LINES: dict[str, Callable[[Checked], str]] = {
     "  without means": lambda r: number(r.median("ceiling_centred")),
     "energy of L_s Φ(f)": lambda r: number(r.median("energy")),
     "scales lost": lambda r: str(r.first.lost) if r.first.kind in ("field", "scale") else "–",
-    "crop, pixels": lambda r: str(r.first.crop),
+    "crop, pixels": lambda r: f"{r.first.crop}{', measured' if r.first.measured else ''}",
     "weight draws": lambda r: str(r.delta.draws),
 }
 
@@ -151,6 +151,9 @@ def say(
         console.print(Text(sentence(result, tolerance, absolute)))
         if result.repetition is not None:
             console.print(Text(f"  {result.repetition.reason}"))
+    if measured := results[0].first.measured:
+        said = f"how far these layers look is not known and was measured: {', '.join(measured)}"
+        console.print(Text(said))
     if causes:
         console.print(Text("What the numbers and the layers point to:", style="bold"))
     for cause in causes:

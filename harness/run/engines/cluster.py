@@ -97,7 +97,7 @@ def _connected(address: str | None, least_cores: int, files: Mapping[str, Path])
     try:
         import ray
     except ImportError as error:
-        raise UsageError("`engine` (='ray') needs Ray: pip install 'sesn[cluster]'") from error
+        raise UsageError("`engine` (='ray') needs Ray: pip install -e '.[cluster]' in the clone") from error
     options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
     # A folder to work in with nothing else: without one Ray has workers import from the current directory first.
     with tempfile.TemporaryDirectory(prefix="sesn-ray-") as folder:

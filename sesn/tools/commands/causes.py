@@ -28,27 +28,34 @@ def causes(
     std: options.Std = None,
     resampler: options.ResamplerName = "lanczos3",
     ends: options.EndsName = "auto",
+    canvas: options.CanvasName = "follow",
     json: options.JsonPath = None,
     picture: options.PicturePath = None,
     force: options.Force = False,
     seed: options.Seed = 0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall."""
+    """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall.
+
+    Where no layer works at several scales there is nothing to switch off: Δ and the reason are said at once.
+    """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter
-        from sesn.tools import causes as splitting
         from sesn.tools.arguments import load_subject
+        from sesn.tools.causes import causes as split_into
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
+        from sesn.tools.split import causes_table, in_words
 
-        how: Any = {"resampler": resampler, "ends": ends}
+        how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         meter, files = Meter(**how), OutputFiles(context.params)
         subject = load_subject(context, meter)
         [factor], module = subject.factors, subject.target.build(seed)
-        with progress_bar(progress) as on_step, subject.measuring():
-            split = splitting.causes(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
-        console.print(splitting.causes_table(split))
+        with progress_bar(progress, doing="switching causes off") as on_step, subject.measuring():
+            split = split_into(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
+        if split.steps:
+            console.print(causes_table(split))
+        console.print(in_words(split), highlight=False)
         console.print(f"{subject.how(meter)}, observed without crop; {machine_line()}", highlight=False)
 
         def draw() -> Any:
@@ -56,5 +63,5 @@ def causes(
 
             return draw_causes(split, Path(target).name)
 
-        found = {"causes": asdict(split), "shares": split.shares, "largest": split.largest}
-        files.write(subject.images_name, found, console, draw)
+        shared = {"shares": split.shares, "unshared": split.unshared, "largest": split.largest}
+        files.write(subject.images_name, {"causes": asdict(split), **shared}, console, draw)
