@@ -84,11 +84,10 @@ class CommandHelp(SphinxDirective):
 
 
 def add_report(app: Sphinx, failed: Exception | None) -> None:
-    """Put the report beside the pages, without the rows."""
+    """Put the report beside the pages, with the rows that it links to."""
     if failed is None and app.builder.format == "html":
-        shutil.copytree(
-            ROOT / "reports", app.outdir / "reports", ignore=shutil.ignore_patterns("rows", ".*"), dirs_exist_ok=True
-        )
+        hidden = shutil.ignore_patterns(".*")
+        shutil.copytree(ROOT / "reports", app.outdir / "reports", ignore=hidden, dirs_exist_ok=True)
 
 
 def setup(app: Sphinx) -> None:

@@ -78,6 +78,12 @@ def sentence(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def times(rows: list[dict[str, Any]]) -> str:
+    """How many times as long as the CNN's the training of the SESN took."""
+    found = {row["method"]: row["training_cpu_seconds"] for row in rows if row["seed"] == 0}
+    return f"{found['sesn'] / found['cnn']:.0f} times as long"
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """Mean and standard deviation over seeds as the tutorial shows them, with what was trained on what."""
     shown = (8, 12, 16, 20, 24, 28, 32)

@@ -47,8 +47,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         numbers = [f"{row['range']:g}", str(row["scales"]), f"{row['ratio']:.2f}", ends, str(max(row["boxes"]))]
         lines.append([*numbers, f"{row['delta']:.0e}", f"{row['separable_macs'] / ordinary:.1f}"])
     first = rows[0]
-    caption = f"one layer, one step of the grid, {first['images']}; cost: multiply-adds of the separable algorithm over "
-    caption += f"those of an ordinary 3 x 3 convolution, {first['channels']} channels, {first['side']} x {first['side']}"
+    caption = (
+        f"one layer, one step of the grid, {first['images']}; cost: multiply-adds of the separable algorithm over "
+    )
+    caption += (
+        f"those of an ordinary 3 x 3 convolution, {first['channels']} channels, {first['side']} x {first['side']}"
+    )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n({caption}; {machine_words(first)})\n"
 
 

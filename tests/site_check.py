@@ -1,7 +1,7 @@
-"""Checks the built documentation site: `python tests/site.py build/docs`.
+"""Checks the built documentation site: `python tests/site_check.py build/docs`.
 
-Every page must be complete by itself: scripts, styles, pictures and fonts come from the site, and links within it lead to a page
-and to a heading that are there. Links to other sites are looked at for their form alone.
+Every page must be complete by itself: scripts, styles, pictures and fonts come from the site, and links within it lead
+to a page and to a heading that are there. Links to other sites are looked at for their form alone.
 """
 
 from __future__ import annotations
@@ -60,16 +60,24 @@ def page_faults(path: Path, page: Page, pages: dict[Path, Page]) -> Iterator[str
         elif not address.startswith("data:") and not target(path, address).is_file():
             yield f"{path}: loads {address}, which is not there"
     for address in page.links:
-        parts = urlsplit(address)
-        if parts.scheme in ("http", "https"):
-            if parts.scheme != "https" or "." not in parts.netloc:
-                yield f"{path}: leads to {address}, which is no address with https"
-        elif not parts.scheme:
-            there = target(path, address)
-            if not there.exists():
-                yield f"{path}: leads to {address}, which is not there"
-            elif parts.fragment and there in pages and unquote(parts.fragment) not in pages[there].places:
-                yield f"{path}: leads to {address}, and that page has no such place"
+        if fault := link_fault(path, address, pages):
+            yield f"{path}: leads to {address}, {fault}"
+
+
+def link_fault(path: Path, address: str, pages: dict[Path, Page]) -> str:
+    """Why a link leads nowhere, or nothing."""
+    parts, there = urlsplit(address), target(path, address)
+    if parts.scheme:
+        return "which is no address with https" if parts.scheme == "http" or not _well_formed(address) else ""
+    if not there.exists():
+        return "which is not there"
+    absent = parts.fragment and there in pages and unquote(parts.fragment) not in pages[there].places
+    return "and that page has no such place" if absent else ""
+
+
+def _well_formed(address: str) -> bool:
+    parts = urlsplit(address)
+    return parts.scheme != "https" or "." in parts.netloc
 
 
 def target(path: Path, address: str) -> Path:
