@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
@@ -62,6 +62,18 @@ def may_keep(like: Tensor) -> bool:
 def version(tensor: Tensor) -> int | None:
     """How often a tensor was written to; None where nobody counts, as in inference mode."""
     return None if tensor.is_inference() else getattr(tensor, "_version", None)
+
+
+def with_replaced(network: nn.Module, new: Mapping[int, nn.Module]) -> nn.Module:
+    """The network with new modules in the place of those of these ids, wherever each is listed, or the new one itself.
+
+    `named_children` lists a module once that its parent has under two names.
+    """
+    for parent in list(network.modules()):
+        for name, child in list(parent._modules.items()):
+            if id(child) in new:
+                parent._modules[name] = new[id(child)]
+    return new.get(id(network), network)
 
 
 def metadata(state: Any) -> dict[str, dict[str, Any]] | None:

@@ -34,7 +34,7 @@ def absent(cell: Cell, status: Any, reason: str) -> Iterator[Result]:
 def results(budget: str = "lite", seed: int = 0) -> Iterator[Result]:
     """Cells of every experiment."""
     noise = np.random.default_rng(seed)
-    for part in (_depth, _downscale, _interscale, _properties, _parameters, _times, _mnist, _stl10):
+    for part in (_depth, _downscale, _interscale, _properties, _parameters, _times, _mnist, _stl10, _projections):
         yield from part(budget, noise)
 
 
@@ -205,3 +205,17 @@ def _stl10(budget: Any, noise: Any) -> Iterator[Result]:
                 yield from absent(cell, "failed", "out of memory: 10 % of <b>RAM</b>")
             else:
                 yield from rows(cell, [Measurement("test_error", (12.0 - 0.3 * place + float(noise.random()),))])
+
+
+def _projections(budget: Any, noise: Any) -> Iterator[Result]:
+    for projection, level in (("max", 4e-2), ("mean", 5e-2), ("max-partnered", 1e-5)):
+        for scales, draw in ((5, 0), (5, 1), (9, 0), (9, 1)):
+            cell = Cell("delta-projection", 1, budget, "", SWEEP | {"projection": projection, "scales": scales}, draw)
+            found = []
+            for of, part in (("field", 1e-5), ("map", level), ("score", level / 10)):
+                for downscale in (1.4118, 1.993):
+                    at = {"of": of, "downscale": downscale}
+                    found += [Measurement(name, _values(noise, part), at) for name in ("delta", "delta_relative")]
+            yield from rows(cell, found)
+    settings = {"data": "mnist", "recipe": "paper", "epochs": 3, "resolution": 28, "projection": "mean"}
+    yield from rows(Cell("mnist-projection", 1, budget, "sesn-vector", settings), [Measurement("test_error", (2.5,))])

@@ -40,6 +40,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "SpatialMaxPool": (lambda: sesn.SpatialMaxPool(2), FIELD),
     "SpatialAvgPool": (lambda: sesn.SpatialAvgPool(2), FIELD),
     "GlobalPool": (sesn.GlobalPool, IMAGE),
+    "EachScale": (lambda: sesn.EachScale(nn.MaxPool2d(2)), FIELD),
     "BandlimitedReLU": (sesn.BandlimitedReLU, FIELD),
     "DSSLift": (lambda: dss.DSSLift(2), IMAGE),
     "DSSConv": (lambda: dss.DSSConv(2, 3, 3, 2), FIELD),

@@ -42,7 +42,7 @@ def test_a_steerable_network_passes_and_an_ordinary_one_fails(pytester: pytest.P
             ">*scale_equivariance(cnn())",
             "E*not scale-equivariant at factor 0.5 (downscale 2): median relative Delta * exceeds the tolerance 0.01 *",
             "E*the probe's own floor is*unrelated images give*",
-            "E*likely cause: ordinary convolution: *Replace them by ScaleLift and ScaleConv.",
+            "E*likely cause: ordinary convolution: *Replace them by ScaleLift and ScaleConv, for example `sesn.Scale*",
         ]
     )
 

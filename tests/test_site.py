@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from site_check import faults
+from test_readme import ROOT
+
+import sesn
 
 GOOD = """<link rel="stylesheet" href="style.css"><link rel="canonical" href="https://example.org/">
 <img src="data:image/png;base64,AA"><h1 id="top">T</h1><a href="#top">a</a><a href="sub/other.html#there">b</a>
@@ -50,3 +54,14 @@ def test_a_fault_is_found(site: Path, bad: str, fault: str) -> None:
 def test_a_style_that_loads_from_elsewhere_is_found(site: Path, rule: str) -> None:
     (site / "style.css").write_text(rule)
     assert len(faults(site)) == 1
+
+
+def test_every_public_name_has_a_page() -> None:
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")]
+    shown = [
+        module for page in pages for line in re.findall(r"^\.\. public:: (.+)", page, re.M) for module in line.split()
+    ]
+    homeless = [
+        name for name, home in sesn._HOMES.items() if sum(f"{home}.".startswith(f"{one}.") for one in shown) != 1
+    ]
+    assert homeless == []

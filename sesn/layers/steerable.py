@@ -6,8 +6,9 @@ Axes everywhere: b batch, c (i in, o out) channels, s scales from small to large
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,7 @@ from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passes
 from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
+from sesn.layers.fit import Fitted, fitted_weights, known_conv, large, padding_in
 from sesn.layers.store import Store
 from sesn.scales import ScaleGrid
 
@@ -91,6 +93,45 @@ class SteerableConv(WithMeaning):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @classmethod
+    def from_conv2d(cls, conv: nn.Conv2d, basis: SteerableBasis, *, reference: int = 0, **options: Any) -> Fitted[Self]:
+        """Make a layer whose kernels at one scale are those of an ordinary convolution, as far as the basis spans them.
+
+        The fit is by least squares. Stride, padding, bias, device and dtype are taken over, so that at the reference
+        scale the outputs are the convolution's, within the residual. A `complete_basis` leaves none.
+
+        Args:
+            conv: the convolution; its kernel is square and odd, and it has one group.
+            basis: the steerable functions and their scales.
+            reference: the index of the scale at which the kernels are fitted; 0 is the smallest.
+            options: other arguments of the layer, such as `algorithm`, or `interscale` of a ScaleConv, whose further
+                scales start with weights of zero.
+
+        Returns:
+            The layer and the relative residual, as a `Fitted`. A residual above 0.05 is warned about.
+
+        Raises:
+            UsageError: an argument breaks its rule.
+        """
+        conv, basis = known_conv(conv), known_basis(basis)
+        weight, residual = fitted_weights(conv, basis, reference)
+        like: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
+        place: dict[str, Any] = {"stride": conv.stride[0], "padding": padding_in(conv, basis)}
+        place["padding_mode"], place["bias"] = conv.padding_mode, conv.bias is not None
+        layer = cls(conv.in_channels, conv.out_channels, basis, **place, **like, **options)
+        with torch.no_grad():
+            _per_scale(layer.weight.zero_())[:, :, 0].copy_(weight)
+            if layer.bias is not None and conv.bias is not None:
+                layer.bias.copy_(conv.bias)
+        layer.weight.requires_grad_(conv.weight.requires_grad)
+        if large(residual):
+            warnings.warn(
+                f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
+                f"{reference}; use complete_basis, or more functions",
+                stacklevel=2,
+            )
+        return Fitted(layer.train(conv.training), residual)
+
     @property
     def grid(self) -> ScaleGrid:
         """The scales of the output."""
@@ -113,6 +154,17 @@ class SteerableConv(WithMeaning):
             The sigmas, the windows and numbers that tell the functions apart.
         """
         return self.basis.signature
+
+    def kernels(self) -> list[Tensor]:
+        """Compose the kernel of every output scale from the weights and the functions, in float64 on the CPU.
+
+        Returns:
+            [o, seen i, box, box] for each scale: the channels of all input scales that it sees, scale by scale.
+        """
+        weight, basis = self.weight.cpu().double(), self.basis
+        return [
+            _composed(weight, stop - start, basis.scale_functions(k)) for k, (start, stop) in enumerate(self._windows())
+        ]
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
         """Count the multiply-adds of the textbook convolution, with each scale's whole box at every output.
@@ -229,13 +281,9 @@ class SteerableConv(WithMeaning):
     def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
         """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""
         taps = self._taps(scale, rows, columns)
-
-        def composed() -> Tensor:
-            return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
-
         if self.training or torch.is_grad_enabled() or casting(taps):
-            return composed()
-        return self._store.kernel((scale, taps.shape), weight, composed)
+            return _composed(weight, seen, taps)
+        return self._store.kernel((scale, taps.shape), weight, lambda: _composed(weight, seen, taps))
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
@@ -249,6 +297,11 @@ class SteerableConv(WithMeaning):
 def _per_scale(weight: Tensor) -> Tensor:
     """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
     return weight if weight.dim() == 4 else weight.unsqueeze(2)
+
+
+def _composed(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
+    """The kernel [o, seen i, y, x] of a scale that sees so many scales, from its functions [n, y, x]."""
+    return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
 
 
 def _padding(padding: str | int, kernel_size: int) -> int:

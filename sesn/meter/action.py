@@ -69,13 +69,18 @@ class ScaleTranslation:
         return self.scale * points + points.new_tensor(self.translation)
 
 
-#: A factor s, or a translation by whole pixels with it.
+#: A factor s, or a translation with it.
 Element = float | ScaleTranslation
 
 
 def scale_of(element: Element) -> float:
     """The factor s."""
     return element.scale if isinstance(element, ScaleTranslation) else element
+
+
+def shift_of(element: Element) -> float:
+    """The most pixels of the translation, down or right."""
+    return max(map(abs, element.translation)) if isinstance(element, ScaleTranslation) else 0.0
 
 
 def rescale(
@@ -183,3 +188,17 @@ def translate(image: Tensor, down: int, right: int, ends: PaddingMode = "zeros")
     inside_rows = (rows >= down) & (rows < h + down)
     inside_columns = (columns >= right) & (columns < w + right)
     return torch.where(inside_rows[:, None] & inside_columns, rolled, torch.zeros_like(rolled))
+
+
+def shifted(image: Tensor, down: float, right: float, resampler: Resampler, ends: Ends) -> Tensor:
+    """L_t on the last two axes: by whole pixels exactly, and by fractions as the resampler interpolates."""
+    if ends == "mean":
+        mean = image.mean((-2, -1), keepdim=True)
+        return shifted(image - mean, down, right, resampler, "zeros") + mean
+    whole_pixels = float(down).is_integer() and float(right).is_integer()
+    if whole_pixels and ends != "reflection":
+        return translate(image, int(down), int(right), "circular" if ends == "circular" else "zeros")
+    past = "zeros" if ends == "inside" else ends  # what comes in was never inside
+    sizes = zip(image.shape[-2:], (down, right), strict=True)
+    rows, columns = (resampling_matrix(size, 1.0, resampler, past, -pixels).to(image) for size, pixels in sizes)
+    return rows @ image @ columns.mT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -53,18 +53,34 @@ class Branches:
     kind: str
     grid: ScaleGrid | None  # None without a scale axis
     factor: float
+    shift: float = 0  # the most pixels by which the images were translated
 
     def others(self) -> Tensor:
         """Phi(L_s f) of another image in place of each: the next one or, where that is the same image, noise."""
-        alone = (self.images == self.images.roll(-1, 0)).flatten(1).all(1).to(self.direct.device)
-        others = self.direct.roll(-1, 0)
-        if not bool(alone.any()):
-            return others
-        noise = call(self.module, _unrelated_to(self.small))
-        return torch.where(alone.reshape(-1, *[1] * (self.direct.dim() - 1)), noise, others)
+        alone = images_alone(self.images)
+        return others(self.direct, alone, call(self.module, unrelated_to(self.small)) if bool(alone.any()) else None)
+
+    def pooled(self) -> Branches:
+        """Their means over space, which stay as they are when images are moved."""
+        means, kind = self.original.output.mean((-2, -1)), "invariant" if self.grid is None else "scale"
+        original = replace(self.original, output=means)
+        return replace(self, original=original, moved=means, direct=self.direct.mean((-2, -1)), kind=kind)
 
 
-def _unrelated_to(images: Tensor) -> Tensor:
+def images_alone(images: Tensor) -> Tensor:
+    """Which images are the same as the next one."""
+    return (images == images.roll(-1, 0)).flatten(1).all(1)
+
+
+def others(direct: Tensor, alone: Tensor, noise: Tensor | None) -> Tensor:
+    """Outputs of the next image in place of each, and of noise for those that are alone."""
+    following = direct.roll(-1, 0)
+    if noise is None:
+        return following
+    return torch.where(alone.to(direct.device).reshape(-1, *[1] * (direct.dim() - 1)), noise, following)
+
+
+def unrelated_to(images: Tensor) -> Tensor:
     """Noise of the same mean and spread as each image: what has nothing to do with it."""
     noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu")
     pixels = images.flatten(1)

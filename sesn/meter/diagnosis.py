@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from sesn._torch import BATCH_NORM, INSTANCE_NORM
-from sesn.basis import SMALLEST_RESOLVED_SIGMA, SteerableBasis
-from sesn.layers.conv import ScaleConv, ScaleLift
 from sesn.layers.project import PartneredProjection, ScaleProjection
 from sesn.meter.compare import Branches, EquivarianceError, compare, middle
+from sesn.meter.finding import Case, Finding
 from sesn.meter.meter import Meter
-from sesn.meter.reading import SPATIAL, Reading, RejectedError, call, output_grid, read
+from sesn.meter.reading import SPATIAL, RejectedError, call, output_grid, read
 from sesn.meter.resample import Ends, Resampler
+from sesn.meter.suspects import geometric, in_the_layers, innocent, watching_spreads
 from sesn.scales import ScaleGrid
 
-#: A half-window below this many sigmas cuts off more than rounding for every order in use.
-ENOUGH_SIGMAS = 4.0
 #: How many times larger (or smaller) a number has to be before it counts as evidence.
 CLEAR = 5.0
 #: Pixels by which rescaling has to move what a stride keeps, and the change on repetition, before they count.
@@ -34,45 +31,6 @@ REPEATED = 1e-2
 #: Images on which other readings of the output are tried.
 FEW = 4
 POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One likely cause of an error.
-
-    Attributes:
-        cause: what it is.
-        evidence: what was seen.
-        remedy: what to do.
-
-    Example:
-        >>> print(sesn.Finding("padding", "Delta is 0.1 at the border", "Use larger images"))
-        padding: Delta is 0.1 at the border. Use larger images.
-    """
-
-    cause: str
-    evidence: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.cause}: {self.evidence}. {self.remedy}."
-
-
-@dataclass(frozen=True)
-class Case:
-    """What the suspects look at."""
-
-    module: nn.Module
-    before: Reading  # of both branches, on a few images
-    after: Reading
-    error: EquivarianceError
-    repeated: float  # how far an image's output alone lies from that among others, relative to its size
-    field: Branches | None  # both outputs on those images, where they have scales and space
-
-    @property
-    def bases(self) -> list[SteerableBasis]:
-        """The distinct bases of the steerable layers."""
-        return list(dict.fromkeys(m.basis for m in self.module.modules() if isinstance(m, ScaleLift | ScaleConv)))
 
 
 def diagnose(
@@ -114,13 +72,22 @@ def diagnose(
             case = _case(module, images[:FEW], error, meter)
         except RejectedError:  # it may take so many images only
             case = _case(module, images, error, meter)
-    return [*_in_the_numbers(case), *_in_the_scales(case), *_in_the_layers(case), *_in_space(case)]
+        layers = [*in_the_layers(case)]
+    causes = [*_in_the_numbers(case), *_in_the_scales(case), *layers, *_in_space(case)]
+    return [*causes, *innocent(case)] if causes else []
 
 
 def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Meter) -> Case:
     exact = images.to(torch.float64)
     small = meter.move(exact, error.factor)
-    before, after = read(module, exact), read(module, small)
+    with watching_spreads(module) as spreads:
+        before, original = read(module, exact), dict(spreads)
+        after = read(module, small)
+    changes = {
+        name: float((spreads[name] - one).norm() / (one.norm() or math.inf))
+        for name, one in original.items()
+        if spreads[name].shape == one.shape
+    }
     try:
         alone, among = call(module, exact[:1]), before.output[:1]
         repeated = float((alone - among).norm()) / (float(among.norm()) or math.inf)
@@ -131,7 +98,7 @@ def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Me
         scales = output_grid(module, meter.grid, before.output, error.kind, before.path)
         moved = meter.move(before.output, error.factor)
         field = Branches(module, exact, small, before, after.output, moved, error.kind, scales, error.factor)
-    return Case(module, before, after, error, repeated, field)
+    return Case(module, exact, meter, before, after, error, repeated, field, changes)
 
 
 def _in_the_numbers(case: Case) -> Iterator[Finding]:
@@ -141,18 +108,21 @@ def _in_the_numbers(case: Case) -> Iterator[Finding]:
             "no signal",
             "the output is zero, or constant over space, or (nearly) the same for every image",
             "Check the weights, the images and dead nonlinearities before asking about equivariance",
+            "module(images).flatten(1).std(1)",
         )
     if case.repeated > REPEATED:
         yield Finding(
             "chance or the other images",
             f"the output for one image changes by {case.repeated:.2g} of its size when it is computed again by itself",
             "Remove noise and dropout from the forward pass, and use running statistics in batch norm",
+            "module.eval()",
         )
     if bool(error.valid.isnan().all()) and bool(error.energy.isnan().all()):
         yield Finding(
             "too few scales",
             f"at factor {error.factor:.3g} no scale channel has an unspoilt partner ({error.lost} lost)",
             "Use a longer grid, a smaller change of scale or a smaller interscale extent",
+            _longer(case),
         )
     elif every > CLEAR * valid:
         yield Finding(
@@ -160,6 +130,7 @@ def _in_the_numbers(case: Case) -> Iterator[Finding]:
             f"Delta is {every:.2g} over all {len(error.pairs)} partnered channels but {valid:.2g} over those that "
             "interscale layers left whole",
             "Use more scales than the layers mix, or read the valid channels only",
+            _longer(case),
         )
 
 
@@ -171,12 +142,14 @@ def _in_the_scales(case: Case) -> Iterator[Finding]:
             "wrong output representation",
             f"with the scale axis {name}, Delta falls from {as_given:.2g} to {best:.2g}",
             "Return the scale channels from small to large, or give the `grid=` that they have",
+            "output.flip(2)" if name == "reversed" else f"output.roll(-{name.split()[-1]}, 2)",
         )
     if error.residual > 0 and not error.on_grid:
         yield Finding(
             "factor between two scales",
             f"factor {error.factor:.4g} is {error.residual:.2g} (in log) away from the nearest step",
             "Measure at a step of the grid, or use a finer grid",
+            _at_step(case),
         )
     projections = [module for module in case.module.modules() if isinstance(module, ScaleProjection)]
     if projections and error.factor != 1 and error.kind not in ("field", "scale"):
@@ -210,7 +183,7 @@ def _best_order(case: Case) -> tuple[float, float, str]:
 
     If another order fits far better, the scale axis is not what the grid says.
     """
-    field, error = case.field, case.error
+    field, error = case.branches, case.error
     if field is None or field.grid is None or not error.pairs:
         return math.nan, math.nan, ""
 
@@ -225,52 +198,6 @@ def _best_order(case: Case) -> tuple[float, float, str]:
     return delta(scales), found[best], best
 
 
-def ordinary_convolutions(module: nn.Module) -> list[nn.Conv2d | nn.Conv3d]:
-    """The layers with kernels of more than a pixel that know nothing of scales."""
-    return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Conv3d) and m.kernel_size[-1] > 1]
-
-
-def normalises_input(layer: nn.Module) -> bool:
-    """Whether a layer divides by statistics over space of what it is given: those of the two branches differ."""
-    loose = isinstance(layer, BATCH_NORM) and not layer.track_running_stats
-    # Of one axis: that of the channels, at every place by itself.
-    spread = isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) > 1
-    return loose or spread or isinstance(layer, INSTANCE_NORM | nn.GroupNorm)
-
-
-def _in_the_layers(case: Case) -> Iterator[Finding]:
-    if found := ordinary_convolutions(case.module):
-        side = found[0].kernel_size[-1]
-        yield Finding(
-            "ordinary convolution",
-            f"{len(found)} layer(s) with fixed kernels, the first {side} x {side}: they see one scale only",
-            "Replace them by ScaleLift and ScaleConv",
-        )
-    if norm := next(filter(normalises_input, case.module.modules()), None):
-        yield Finding(
-            "statistics of the input",
-            f"{type(norm).__name__} normalises each branch by its own statistics",
-            "Use running statistics in eval mode (ScaleBatchNorm), or fold the normalisation into the weights",
-        )
-    for basis in case.bases:
-        widths = [box // 2 / sigma for box, sigma in zip(basis.boxes, basis.grid, strict=True)]
-        if min(widths) < ENOUGH_SIGMAS - 1e-9:
-            yield Finding(
-                "truncated windows",
-                f"half-windows of {min(widths):.2g} to {max(widths):.2g} sigma cut the functions off unevenly",
-                "Use window='wide' (4.5 sigma); with algorithm='auto' it costs little more",
-            )
-    products = [(basis.grid.smallest, basis.pairs) for basis in case.bases if basis.pairs is not None]
-    for smallest, pairs in products:
-        narrowest = smallest / max(profile.divisor for profile in pairs.profiles)
-        if narrowest < SMALLEST_RESOLVED_SIGMA:
-            yield Finding(
-                "undersampled functions",
-                f"the narrowest function has sigma {narrowest:.2g} pixels, too narrow for the pixel grid",
-                f"Use a smallest (sub-)sigma of at least {SMALLEST_RESOLVED_SIGMA} pixels",
-            )
-
-
 def _in_space(case: Case) -> Iterator[Finding]:
     error, border, inside = case.error, _median(case.error.border), _median(case.error.valid)
     if error.kind in SPATIAL and border > CLEAR * inside:
@@ -279,6 +206,7 @@ def _in_space(case: Case) -> Iterator[Finding]:
             f"Delta is {border:.2g} in the frame of {error.crop} pixels at the border and {inside:.2g} inside",
             "The frame is left out of Delta; where the border matters, use larger images, or circular padding and the "
             "Fourier resampler",
+            "sesn.Meter(resampler='fourier')",
         )
     (stride, before), (_, after) = case.before.sampling, case.after.sampling
     # Pixels that are kept off the image's centre: rescaling the image moves them, unless by as much.
@@ -289,13 +217,38 @@ def _in_space(case: Case) -> Iterator[Finding]:
             f"{case.before.side}, and {after:+.3g} on one of {case.after.side}: rescaling moves them",
             f"Use sides, before and after rescaling, whose windows are centred: N - 1 a multiple of {stride:g} for odd "
             f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
+            _centred(case),
         )
     if any(isinstance(module, POINTWISE) for module in case.module.modules()):
         yield Finding(
             "aliasing by the nonlinearity",
             "a pointwise nonlinearity makes frequencies beyond what the pixel grid can hold",
             "Use BandlimitedReLU, larger sigmas or a finer grid",
+            "sesn.BandlimitedReLU()",
         )
+
+
+def _longer(case: Case) -> str:
+    """A grid of more scales than the last layer's."""
+    return geometric(case.bases[-1].grid, more=case.error.lost + 1) if case.bases else ""
+
+
+def _at_step(case: Case) -> str:
+    """The nearest factor that is a step of the grid."""
+    grid = case.branches.grid if case.branches is not None else None
+    if grid is None or len(grid) < 2:
+        return ""
+    steps = round(math.log(case.error.factor) / math.log(grid.ratio)) or -1
+    return f"sesn.equivariance_error(module, images, {grid.ratio**steps:.6g})"
+
+
+def _centred(case: Case) -> str:
+    """Sides, before and after rescaling, at which the windows are centred: less or more by twice what they are off."""
+    sides = [2 * one.sampling[1] + one.side for one in (case.before, case.after)]
+    if case.meter.canvas == "keep" or any(side != int(side) or side > case.before.side for side in sides):
+        return ""
+    side, small = map(int, sides)
+    return f"sesn.equivariance_error(module, images[..., :{side}, :{side}], {small} / {side})"
 
 
 def _median(values: Tensor) -> float:

@@ -125,7 +125,7 @@ def output_crop(found: Branches, crop: int | str, *, acted: bool, edge: int | No
     require(edge is None or side > 0, "canvas", "keep", "for images that are nearly square, or less rescaled")
     if crop == "auto" and found.kind in SPATIAL:
         seen = receptive_field_of(found.module, found.images, found.original)
-        return shown + automatic_crop(seen, reach, side // 4), seen
+        return shown + automatic_crop(seen, reach, side // 4, found.shift), seen
     if crop == "auto" or not (found.kind in SPATIAL or (acted and output.dim() >= 4)):
         return 0, seen
     pixels = whole("crop", crop, 0)
@@ -134,6 +134,6 @@ def output_crop(found: Branches, crop: int | str, *, acted: bool, edge: int | No
     return shown + pixels, seen
 
 
-def automatic_crop(seen: Receptive, factor: float, most: int) -> int:
-    """Output pixels within reach of the border, and three input pixels for the resampler, but at most so many."""
-    return min(math.ceil((seen.radius * factor + 3) / seen.stride), most)
+def automatic_crop(seen: Receptive, factor: float, most: int, shift: float = 0) -> int:
+    """Output pixels within reach of the border, three input pixels for the resampler and a shift, at most so many."""
+    return min(math.ceil((seen.radius * factor + 3 + shift) / seen.stride), most)

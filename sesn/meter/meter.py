@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,19 @@ from torch import Tensor, nn
 from sesn._checks import one_of
 from sesn.errors import UsageError
 from sesn.meter import reading
-from sesn.meter.action import Element, ScaleTranslation, rescale, scale_of, translate
-from sesn.meter.compare import Action, Branches, EquivarianceError, acted, compare, moved_channels, reference_error
+from sesn.meter.action import Element, ScaleTranslation, rescale, scale_of, shift_of, shifted
+from sesn.meter.compare import (
+    Action,
+    Branches,
+    EquivarianceError,
+    acted,
+    compare,
+    images_alone,
+    moved_channels,
+    others,
+    reference_error,
+    unrelated_to,
+)
 from sesn.meter.extent import automatic_crop, background, output_crop, seen_by, spoiled_along
 from sesn.meter.reading import KINDS, Kind, Reading
 from sesn.meter.resample import Canvas, Ends, Resampler, resampled_size, resampler_ends
@@ -83,20 +94,21 @@ class Meter:
     def _past(self) -> Ends:
         return resampler_ends(self.resampler, self.ends, self.canvas)
 
-    def move(self, images: Tensor, factor: Element) -> Tensor:
+    def move(self, images: Tensor, factor: Element, stride: float = 1) -> Tensor:
         """Apply L_s to the last two axes, and a translation after it where one is given.
 
         Args:
             images: [..., h, w].
-            factor: s > 0, or an element of the group whose translation is by whole pixels.
+            factor: s > 0, or an element of the group.
+            stride: pixels between neighbours, by which a translation is divided; fractions are resampled.
 
         Returns:
             [..., round(h s), round(w s)], or [..., h, w] if the canvas is kept.
         """
         element = factor if isinstance(factor, ScaleTranslation) else ScaleTranslation(factor)
         small = rescale(images, element.scale, self.resampler, self._past, canvas=self.canvas)
-        down, right = map(int, element.translation)
-        return translate(small, down, right) if down or right else small
+        down, right = (pixels / stride for pixels in element.translation)
+        return shifted(small, down, right, self.resampler, self._past) if down or right else small
 
     def branches(self, module: nn.Module, images: Tensor, factor: Element) -> Branches:
         """Run both branches and move the output of the original one.
@@ -201,39 +213,73 @@ class Meter:
                 error = self.error(self._moved(so_far, exact, small, original, direct, factor), context=False)
             yield error
 
-    def inside(self, module: nn.Module, images: Tensor, factor: float) -> list[Stage]:
+    def inside(
+        self,
+        module: nn.Module,
+        images: Tensor,
+        factor: Element,
+        on_step: Callable[[float], None] = lambda part: None,
+    ) -> list[Stage]:
         """Measure Delta after every call of every submodule, in call order; without floor and repetition.
 
         Outputs are read by their rank, with the scales of the layers they come from; the meter's `grid` is for those
-        that no layer with a `grid` was called before.
+        that no layer with a `grid` was called before. Tokens are read as maps. What functions have made before a call
+        is a stage of its own.
 
         Args:
             module, images, factor: as in `measure`.
+            on_step: told which part of the comparisons was made now; the parts sum to 1.
 
         Returns:
             A stage for each call, with its error or the reason why there is none.
         """
-        reading.check_asked(module, images, factor)
+        reading.check_asked(module, images, scale_of(factor))
         with torch.no_grad():
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
             original, direct = (recorded(module, x, self.grid) for x in (exact, small))
+            noise = recorded(module, unrelated_to(small), self.grid) if bool(images_alone(exact).any()) else {}
+            stages: list[Stage] = []
+            known: dict[Any, Stage] = {}  # by the very same outputs, which containers share with what they hold
             # Each call with the same call in the other branch: a network may branch on its input.
-            return [self._stage(one, direct.get(call), exact, small, factor) for call, one in original.items()]
+            for key, one in original.items():
+                other = direct.get(key)
+                same: Any = (id(one.output), id(other.output), one.grid) if other is not None else key
+                if one.output is None or same not in known:
+                    known[same] = self._stage(one, other, noise.get(key), exact, small, factor)
+                known_one = known[same]
+                stages.append(replace(one.stage, error=known_one.error, pooled=known_one.pooled, note=known_one.note))
+                on_step(1 / len(original))
+            return stages
 
-    def _stage(self, one: Recorded, other: Recorded | None, images: Tensor, small: Tensor, factor: float) -> Stage:
+    def _stage(
+        self,
+        one: Recorded,
+        other: Recorded | None,
+        noise: Recorded | None,
+        images: Tensor,
+        small: Tensor,
+        factor: Element,
+    ) -> Stage:
         """Compare one call in the two branches, or say why it cannot be done."""
         if other is None:
             return replace(one.stage, note="not called for the rescaled images")
-        if one.reading is None or other.reading is None:
+        before, after = one.reading, other.reading
+        if before is None or after is None:
             return replace(one.stage, note=one.stage.note or other.stage.note)
         meter = replace(self, grid=one.grid, kind="auto")
         try:
-            found = meter._moved(one.stage.module, images, small, one.reading, other.reading.output, factor)
-            if found.moved.shape == found.direct.shape:
-                return replace(one.stage, error=meter.error(found, context=False))
-            got, expected = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
-            return replace(one.stage, note=f"its size does not follow the image's: {got}, {expected} expected")
+            found = meter._moved(one.stage.module, images, small, before, after.output, factor)
+            if found.moved.shape != found.direct.shape:
+                got, expected = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
+                return replace(one.stage, note=f"its size does not follow the image's: {got}, {expected} expected")
+            instead = None if noise is None or noise.reading is None else noise.reading.output
+            unrelated = others(found.direct, images_alone(images), instead)
+            error = meter.error(found, context=False, unrelated=unrelated)
+            if found.kind not in reading.SPATIAL:
+                return replace(one.stage, error=error, pooled=error)
+            pooled = meter.error(found.pooled(), context=False, unrelated=unrelated.mean((-2, -1)))
+            return replace(one.stage, error=error, pooled=pooled)
         except UsageError as problem:
             return replace(one.stage, note=str(problem))
 
@@ -263,12 +309,15 @@ class Meter:
         """
         return reference_error(images.to(torch.float64), scale_of(factor), self.resampler, self._past, crop)
 
-    def error(self, found: Branches, *, context: bool = True, apart: bool = False) -> EquivarianceError:
+    def error(
+        self, found: Branches, *, context: bool = True, apart: bool = False, unrelated: Tensor | None = None
+    ) -> EquivarianceError:
         """Compare two branches that were run.
 
         Args:
             found: what `branches` returned.
             context, apart: as in `measure`.
+            unrelated: outputs for other images that are moved, without a context; by default those of the next ones.
 
         Returns:
             The error, with this meter in it.
@@ -276,21 +325,23 @@ class Meter:
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
         edge = background(found) if self.canvas == "keep" else None
         cut, seen = output_crop(found, self.crop, acted=self.action is not None, edge=edge)
-        floor, others = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), None
+        floor = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu")
         if context:
             floor = self.floor(found.images, found.factor, math.ceil((cut - (edge or 0)) * seen.stride))
-            others = found.others()
+            unrelated = found.others()
         if apart:
             moved, direct = (x.flatten(0, 1)[:, None] for x in (found.moved, found.direct))
             found = replace(found, moved=moved, direct=direct)
-            others = None if others is None else others.flatten(0, 1)[:, None]
-        whole = replace(compare(found, margin, cut, floor, others), measured=seen.measured, meter=self)
+            unrelated = None if unrelated is None else unrelated.flatten(0, 1)[:, None]
+        whole = replace(compare(found, margin, cut, floor, unrelated), measured=seen.measured, meter=self)
         partnered = getattr(self.action, "partnered", None)
         if partnered is None:
             return whole
         mask = partnered(found.original.output, found.direct, found.factor)
         masked = replace(found, moved=found.moved * mask, direct=found.direct * mask)
-        return replace(compare(masked, margin, cut, floor, others), all=whole.all, measured=seen.measured, meter=self)
+        return replace(
+            compare(masked, margin, cut, floor, unrelated), all=whole.all, measured=seen.measured, meter=self
+        )
 
     def _moved(
         self, module: nn.Module, images: Tensor, small: Tensor, original: Reading, direct: Tensor, factor: Element
@@ -303,6 +354,6 @@ class Meter:
         else:
             kind = reading.output_kind(self.kind, output)
             grid = reading.output_grid(module, self.grid, output, kind, original.path)
-            move = partial(self.move, factor=factor)
+            move = partial(self.move, factor=factor, stride=original.seen.stride)
             moved = moved_channels(move, output, grid, scale) if kind in reading.SPATIAL else output
-        return Branches(module, images, small, original, direct, moved, kind, grid, scale)
+        return Branches(module, images, small, original, direct, moved, kind, grid, scale, shift_of(factor))

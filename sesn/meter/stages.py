@@ -1,18 +1,19 @@
 """Inside a module: what every submodule returned in the two branches, compared like an output of the module.
 
-Hooks on every submodule keep each output with the path that led to it. What a submodule went through that does not say
-how far it looks counts as looking at one pixel here.
+Hooks on every submodule keep each output with the path that led to it, and each input that functions between them have
+made. What a submodule went through that does not say how far it looks counts as looking at one pixel here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError
@@ -24,74 +25,157 @@ from sesn.scales import ScaleGrid
 
 @dataclass(frozen=True)
 class Stage:
-    """One call of one submodule."""
+    """One call of one submodule, or what functions have made that such a call was given."""
 
     name: str  # where the submodule stands in the module; empty for the module itself
     call: int  # 0 for its first call, 1 for its second, and so on
     module: nn.Module
+    given: bool = False  # whether this is what the submodule was given: no submodule has made it
     shape: tuple[int, ...] = ()  # of its output in the original branch; empty if that cannot be read
-    source: int | None = None  # the index of the stage that made its input; None if no submodule did
+    tokens: bool = False  # whether these were tokens, which are read as a map
+    #: The stages that its output was made of: those before a layer, the last ones within a container. None if unknown.
+    sources: tuple[int, ...] | None = None
+    inputs: tuple[int, ...] | None = None  # those that made what it was given; for both, none stands for the images
     error: EquivarianceError | None = None  # Delta after it, without a floor; None if it cannot be compared
+    pooled: EquivarianceError | None = None  # that of the means over space, for what follows and has no space
     note: str = ""  # why not
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a hook saw: a stage to be, with the output (a copy, in float64) and how it came about."""
+    """What a hook saw: a stage to be, with a copy of the output and how it came about."""
 
     stage: Stage
-    reading: Reading | None
+    output: Tensor | None
+    side: int
+    path: Path
     grid: ScaleGrid | None
 
+    @property
+    def reading(self) -> Reading | None:
+        """The output in float64; None if it cannot be read."""
+        return None if self.output is None else Reading(self.output.to(torch.float64), self.side, self.path.as_known())
 
-def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[tuple[str, int], Recorded]:
-    """Every call of a submodule, by its name and number, in call order: a container comes after what it holds."""
-    calls: dict[tuple[str, int], Recorded] = {}
-    path, side = Path(grids=() if grid is None else (grid,)), min(images.shape[-2:])
-    trail = Trail(path)
-    counts: Counter[str] = Counter()
-    tokens = module.tokens if isinstance(module, OutputOf) else None
-    # Outputs by identity: the call that made a submodule's input. Kept alive, or an id would be used again.
-    made: dict[int, tuple[Tensor, int]] = {}
 
-    def keep(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        nonlocal path
-        source = next((made[id(x)][1] for x in inputs if id(x) in made), None)
-        kept, problem = _readable(output)
-        if kept is not None and tokens is not None:
-            laid = laid_out(kept, tokens)
-            kept = kept if laid is None else laid
-        shape = () if kept is None else tuple(kept.shape)
+class _Made(NamedTuple):
+    """What was returned, kept alive since its id would be used again, in the version that it had."""
+
+    output: Any
+    version: int
+    stage: int | None = None  # that made it; None for the images
+    copy: Tensor | None = None
+    tokens: bool = False
+
+
+class _Recorder:
+    """Hooks that keep every call of a submodule, by its name, its number and the place of what it was given, or 0."""
+
+    def __init__(self, module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> None:
+        self.calls: dict[tuple[str, int, int], Recorded] = {}
+        self.trail = Trail(Path(grids=() if grid is None else (grid,)))
+        self._path, self._side = self.trail.start, min(images.shape[-2:])
+        # Tokens lie on a grid of the image's proportions, unless another is known.
+        self._tokens = (module.tokens if isinstance(module, OutputOf) else None) or (images.shape[-2], images.shape[-1])
+        self._token_count = 0
+        self._counts: Counter[str] = Counter()
+        self._made: dict[int, _Made] = {}  # by identity
+        self._inputs: dict[str, tuple[int, ...] | None] = {}
+
+    def enter(self, name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """A submodule is called. What it is given is looked at before the call, which may change it in place."""
+        found: list[_Made] = []
+        for place, tensor in enumerate((x for x in inputs if isinstance(x, Tensor)), start=1):
+            if not name:
+                self._made[id(tensor)] = _Made(tensor, _version(tensor))
+            made, path = self._known(tensor), self.trail.path_to(tensor)
+            if made is None and path is not None and not _unreadable(tensor):
+                stage = Stage(name, self._counts[name], layer, given=True, sources=tuple(sorted(path.stages)))
+                made = self._keep(stage, tensor, place)
+            found += [] if made is None else [made]
+        stages = {made.stage for made in found if made.stage is not None}
+        self._inputs[name] = tuple(sorted(stages)) if found else None
+
+    def leave(self, name: str, layer: nn.Module, _: tuple[Any, ...], output: Any) -> None:
+        """A submodule has returned."""
+        output, inputs = _only_tensor(output), self._inputs.pop(name, None)
+        path = self.trail.path_to(output) if isinstance(output, Tensor) else None
+        sources = inputs if path is None else tuple(sorted(path.stages))
+        self._keep(Stage(name, self._counts[name], layer, sources=sources, inputs=inputs), output)
+        self._counts[name] += 1
+
+    def _known(self, output: Any) -> _Made | None:
+        made = self._made.get(id(output))
+        return made if made is not None and made.version == _version(made.output) else None
+
+    def _keep(self, stage: Stage, output: Any, place: int = 0) -> _Made:
+        """Record a stage with a copy of its output, or with the one that there is of the very same tensor."""
+        problem, index = _unreadable(output), len(self.calls)
         if isinstance(output, Tensor):
-            made[id(output)] = output, len(calls)
-            path = trail.path_to(output) or path  # within a layer that speaks for itself the path so far counts
-        own = getattr(layer, "grid", None)
-        scales = own if isinstance(own, ScaleGrid) else next(reversed(path.grids), None)
-        stage = Stage(name, counts[name], layer, shape, source, note=problem)
-        reading = None if kept is None else Reading(kept, side, path.as_known())
-        calls[name, counts[name]] = Recorded(stage, reading, scales)
-        counts[name] += 1
+            # Within a layer that speaks for itself the path so far counts.
+            self._path = self.trail.path_to(output) or self._path
+            self.trail.mark(output, index)
+        own = None if stage.given else getattr(stage.module, "grid", None)
+        grid = own if isinstance(own, ScaleGrid) else next(reversed(self._path.grids), None)
+        made = self._known(output)
+        if made is None or made.copy is None:
+            copy, tokens = (None, False) if problem else self._copied(output, grid)
+            made = _Made(output, _version(output), copy=copy, tokens=tokens)
+        made = self._made[id(output)] = made._replace(stage=index)
+        shape = () if made.copy is None else tuple(made.copy.shape)
+        stage = replace(stage, shape=shape, tokens=made.tokens, note=problem)
+        self.calls[stage.name, stage.call, place] = Recorded(stage, made.copy, self._side, self._path, grid)
+        return made
 
-    hooks = [sub.register_forward_hook(partial(keep, name)) for name, sub in module.named_modules()]
+    def _copied(self, output: Tensor, grid: ScaleGrid | None) -> tuple[Tensor, bool]:
+        """A copy, since the next layer may work in place, and whether it is a map of what were tokens."""
+        copy = output.detach().clone()
+        if grid is not None:
+            return copy, False
+        if output.dim() == 4 and output.shape[2] == self._token_count:  # of several heads, [b, heads, n, c]
+            output = output.transpose(1, 2).flatten(2)
+        laid = laid_out(output.detach(), self._tokens)
+        if laid is None:
+            return copy, False
+        self._token_count = output.shape[1]
+        return laid.clone(), True
+
+
+def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[tuple[str, int, int], Recorded]:
+    """Every call of a submodule, in call order: a container comes after what it holds, inputs before who takes them."""
+    recorder = _Recorder(module, images, grid)
+    hooks: list[RemovableHandle] = []
+    for name, layer in module.named_modules():
+        hooks.append(layer.register_forward_pre_hook(partial(recorder.enter, name)))
+        hooks.append(layer.register_forward_hook(partial(recorder.leave, name)))
     try:
-        call(module, images, trail)
+        call(module, images, recorder.trail)
     except UsageError:
         # One that finished but returned a tuple or NaN has a stage that says so; one that failed has none.
-        if ("", 0) not in calls:
+        if ("", 0, 0) not in recorder.calls:
             raise
     finally:
         for hook in hooks:
             hook.remove()
-    return calls
+    return recorder.calls
 
 
-def _readable(output: Any) -> tuple[Tensor | None, str]:
+def _version(output: Any) -> int:
+    """How often a tensor was changed in place."""
+    return output._version if isinstance(output, Tensor) and not output.is_inference() else 0
+
+
+def _only_tensor(output: Any) -> Any:
+    """The tensor of a tuple or list in which it is the only one, as attention returns it without its weights."""
+    found = [one for one in output if isinstance(one, Tensor)] if isinstance(output, tuple | list) else []
+    return found[0] if len(found) == 1 else output
+
+
+def _unreadable(output: Any) -> str:
+    """Why an output cannot be compared; an empty text if it can."""
     if not isinstance(output, Tensor):
-        return None, f"returns {type(output).__name__}, not one tensor"
+        return f"returns {type(output).__name__}, not one tensor"
     if odd := odd_output(output):
-        return None, odd.removeprefix("it ")
+        return odd.removeprefix("it ")
     if not output.is_floating_point():
-        return None, f"returns {output.dtype}, no floating-point numbers"
-    if not bool(torch.isfinite(output).all()):
-        return None, "returns NaN or infinity"
-    return output.detach().to(torch.float64, copy=True), ""  # a copy: the next layer may work in place
+        return f"returns {output.dtype}, no floating-point numbers"
+    return "" if bool(torch.isfinite(output).all()) else "returns NaN or infinity"

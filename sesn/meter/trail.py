@@ -45,6 +45,7 @@ class Path:
     coarsest: tuple[float, float] = (1, 0)
     unread: frozenset[str] = frozenset()  # what it went through that does not say how far it looks
     hidden: frozenset[str] = frozenset()  # those of them that a layer may hide behind, with all that it says of itself
+    stages: frozenset[int] = frozenset()  # the last on the way that were marked
 
     def hiding(self, what: str) -> Path:
         """Followed by something that a layer may hide behind."""
@@ -88,6 +89,7 @@ def _joined(paths: Sequence[tuple[Tensor, Path]]) -> Path:
         max((path.coarsest for path in every), key=lambda sampling: (sampling[0], abs(sampling[1]))),
         frozenset().union(*(path.unread for path in every)),
         frozenset().union(*(path.hidden for path in every)),
+        frozenset().union(*(path.stages for path in every)),
     )
 
 
@@ -123,7 +125,7 @@ class Trail(TorchFunctionMode):
     def __init__(self, start: Path | None = None, side: int | None = None) -> None:
         super().__init__()
         self.side = side or 0  # of the images, or of those that `start` says how these came about from
-        self._start = start or Path()
+        self.start = start or Path()
         self.end: Path | None = None  # how the output came about; None if not from the images, or nobody saw how
         self.bug: Exception | None = None  # raised by the trail itself, not by the module that it follows
         self._paths: MutableMapping[Tensor, Path] = WeakTensorKeyDictionary()
@@ -136,7 +138,7 @@ class Trail(TorchFunctionMode):
     def following(self, module: nn.Module, images: Tensor) -> Iterator[None]:
         """See what happens to these images, which must be those that the module is given."""
         self.side = self.side or _side(images)
-        self._paths[images] = replace(self._start, left=self._start.left or _side(images))
+        self._paths[images] = replace(self.start, left=self.start.left or _side(images))
         with self._by_itself():
             # The forward of one of torch's layers may be called past its hooks: the functions in it are seen.
             known = [m for m in module.modules() if type(m).__module__.startswith("torch.nn.modules.")]
@@ -188,6 +190,11 @@ class Trail(TorchFunctionMode):
     def path_to(self, tensor: Tensor) -> Path | None:
         """How a tensor came about; None if it does not come from the images, or nobody saw how."""
         return self._paths.get(tensor)
+
+    def mark(self, tensor: Tensor, stage: int) -> None:
+        """Let what is made of a tensor, if it comes from the images, be known to come from here."""
+        if tensor in self._paths:
+            self._paths[tensor] = replace(self._paths[tensor], stages=frozenset({stage}))
 
     def _enter(self, layer: nn.Module, _: Any) -> None:
         self._within = [*self._within, layer] if self._reading else [layer]
@@ -245,13 +252,14 @@ class Trail(TorchFunctionMode):
         looks = made.dim() > 2 and _LOOKS.match(name) and not (name.startswith("adaptive") and after == 1)
         # Tokens have three axes. Of other shapes, what has no space is said of a whole map.
         of_all = after > 1 and any(_side(tensor) == 1 and tensor.dim() != 3 for tensor in sources)
+        flattens = made.dim() == 2 and before > 1 and name in ("flatten", "reshape", "view")
         if looks and overload:  # a person calls functions, an exported graph overloads
             return path.hiding(f"an exported {name}")
         if of_all or name in _LOOKS_EVERYWHERE or (name == "layer_norm" and len(args[1]) > 1):
             return replace(path, seen=replace(path.seen, radius=max(path.seen.radius, self.side)))
         if (known := window_of(name, args, named, before, after)) is not None:
             return path.through(known, before, after, self.side) if before > 1 else path
-        return replace(path, unread=path.unread | {self._called(name)}) if looks else path
+        return replace(path, unread=path.unread | {self._called(name)}) if looks or flattens else path
 
     def _called(self, name: str) -> str:
         """A function in words: the layer of torch that called it, or the function and where it was called."""

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from sesn import Meter, ScaleProjection
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError, middle
-from sesn.meter.diagnosis import normalises_input, ordinary_convolutions
 from sesn.meter.extent import seen_by, spoiled_by
 from sesn.meter.reading import SPATIAL, check_asked
 from sesn.meter.resample import Resampler, resampler_ends
+from sesn.meter.suspects import normalises_input, ordinary_convolutions
 from sesn.methods.method import scales_of
 from sesn.tools import surgery
 from sesn.tools.split import NOT_PRESENT, CauseSplit, CauseStep

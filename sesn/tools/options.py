@@ -10,7 +10,8 @@ import typer
 Factory = Annotated[
     str,
     typer.Argument(
-        metavar="FILE.py:NAME|package.module:NAME", help="A torch module, or a function (or class) that returns one."
+        metavar="FILE.py:NAME|package.module:NAME|timm:NAME",
+        help="A torch module, or a function (or class) that returns one.",
     ),
 ]
 With = Annotated[
@@ -30,6 +31,13 @@ OneDownscale = Annotated[
     str | None,
     typer.Option(metavar="D", help="1/s: 2 halves the image. By default 1.41 or near."),
 ]
+Translate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|stride",
+        help="Shift images by N pixels instead of rescaling them: 1 shows aliasing, the network's stride does not.",
+    ),
+]
 ImageSet = Annotated[
     str,
     typer.Option(metavar="SET|DIR", help="embedded, 1/f, 1/f2, white, stl10 (harness), or a directory of pictures."),
@@ -46,7 +54,7 @@ EndsName = Annotated[
     str, typer.Option(help="What lies past the border: auto, zeros, inside, circular, reflection, mean.")
 ]
 CanvasName = Annotated[
-    str, typer.Option(help="keep: rescale the picture on its canvas, for networks of one size; or follow.")
+    str, typer.Option(help="follow, or keep: rescale the picture on its canvas, as is chosen for networks of one size.")
 ]
 JsonPath = Annotated[
     Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")

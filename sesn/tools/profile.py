@@ -2,26 +2,34 @@
 
 Both branches, Phi(f) and Phi(L_s f), run with hooks on every submodule; what a submodule returned in the one is
 compared with what it returned in the other, read by its rank. Submodules that are never called have no row; an output
-that cannot be compared has a row that says why.
+that cannot be compared has a row that says why. What functions make between two submodules, such as the sum of a
+residual branch and its input, has a row as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from rich.table import Table
 from torch import Tensor, nn
 
 from sesn import Meter, OutputOf
-from sesn.meter.compare import middle
+from sesn.meter.action import Element, scale_of
+from sesn.meter.compare import EquivarianceError, middle
+from sesn.meter.reading import SPATIAL, like_module
 from sesn.meter.stages import Stage
 
 DEFAULT = Meter()
 #: The row of the whole module.
 WHOLE = "(output)"
+#: In place of a layer, for what functions have made of the outputs before.
+FUNCTIONS = "functions"
+#: A relative Delta within this part of the one before has not changed.
+KEEPS = 0.05
+#: One within this many times the probe's floor may be zero.
+AT_FLOOR = 3
 
 
 @dataclass(frozen=True)
@@ -30,27 +38,62 @@ class LayerRow:
 
     name: str  # where the submodule stands in the network; "(output)" for the network itself
     call: int  # 0 for its first call, 1 for its second, ...
-    layer: str  # its class
-    leaf: bool  # whether it has no submodules of its own
-    kind: str = ""  # how its output was read: field, map, scale, invariant; empty if it was not
+    layer: str  # its class; "functions" for what the submodule was given, if no other submodule has made it
+    leaf: bool  # whether no other submodule was called in it
+    kind: str = ""  # how its output was read: field, map, tokens, scale, invariant; empty if it was not
     shape: tuple[int, ...] = ()  # of its output in the original branch
-    delta: float = math.nan  # NaN if it could not be taken
-    jump: float = math.nan  # delta over that of its input (at least the probe's floor): how much it grew here
+    relative: float = math.nan  # Delta over what unrelated images give; NaN if it could not be taken
+    delta: float = math.nan  # Delta itself
+    #: By how much the relative Delta is above that of its input, both between the floor and 1, which is chance.
+    added: float = math.nan
+    #: The same above what its output was made of: for a container, the submodules called last in it.
+    own: float = math.nan
+    lasting: float = math.nan  # what is left of `own` in the containers around it: no more than each of them adds
     energy: float = math.nan  # the mean square of its output
     crop: int = 0  # pixels left out at each border
     values: tuple[float, ...] = ()  # Delta of every image
     note: str = ""  # why there is no Delta, or what to know about it
 
+    @property
+    def title(self) -> str:
+        """Its name, and which call if it was called before."""
+        again = f" (call {self.call + 1})" if self.call else ""
+        return f"{'before ' if self.layer == FUNCTIONS else ''}{self.name}{again}"
 
-def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEFAULT) -> list[LayerRow]:
+    @property
+    def depth(self) -> int:
+        """How deep it is nested; 0 for the whole network."""
+        return 0 if self.name == WHOLE else 1 + self.name.count(".")
+
+    def change(self, *, opened: bool = True) -> float:
+        """What it adds: by itself, or with all that it holds if that is not shown."""
+        return self.own if opened else self.added
+
+    def keeps(self, *, opened: bool = True) -> bool:
+        """Whether it changes next to nothing."""
+        change = self.change(opened=opened)
+        # A sum lies between its terms as a rule: what counts of functions is that they add.
+        return (change if self.layer == FUNCTIONS else abs(change)) <= KEEPS * max(
+            self.relative, self.relative - change
+        )
+
+
+def profile(
+    module: nn.Module,
+    images: Tensor,
+    factor: Element,
+    meter: Meter = DEFAULT,
+    on_step: Callable[[float], None] = lambda part: None,
+) -> list[LayerRow]:
     """Measure Delta after every submodule, in call order.
 
     Args:
         module: in eval mode.
         images: zero-mean images [n, c, h, w].
-        factor: s; below 1 shrinks.
+        factor: s; below 1 shrinks. Or an element of the group: `ScaleTranslation(1.0, (4, 4))` shifts by four pixels.
         meter: how to measure. Its `grid` is for fields made before any submodule with a `.grid` is called; afterwards
             the last one called counts.
+        on_step: told which part of the work was done now; the parts sum to 1.
 
     Example:
         >>> from sesn.tools.images import random_images
@@ -58,63 +101,81 @@ def profile(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEF
         >>> [row.name for row in profile(network, random_images(0, (2, 1, 48, 48)), 1 / 2)]
         ['0', '1', '(output)']
     """
-    stages = meter.inside(module, images, factor)
-    least = max(middle(meter.floor(images, factor, max(images.shape[-2:]))), torch.finfo(torch.float64).eps ** 2)
-    rows: list[LayerRow] = []
+    stages = meter.inside(module, images, factor, on_step)
+    least = floor_of(module, images, factor, meter)
     within = "module." if isinstance(module, OutputOf) else ""
-    before = 0.0
+    called = {stage.name.rpartition(".")[0] for stage in stages if stage.name}
+    rows: list[LayerRow] = []
+    # The relative Delta of each with space and without, or what it was before where there is none.
+    levels: dict[bool, list[float]] = {True: [], False: []}
+
+    def level(sources: Sequence[int] | None, spatial: bool) -> float:
+        """The relative Delta of what something was made of, read like it; that of an image is the floor."""
+        several = range(len(rows))[-1:] if sources is None else sources
+        return max((levels[spatial][source] for source in several), default=least)
+
+    def bounded(error: EquivarianceError | None) -> float:
+        """The relative Delta between the floor and chance, beyond which nothing is lost or won; NaN if unknown."""
+        relative = math.nan if error is None else middle(error.relative)
+        return relative if math.isnan(relative) else min(max(relative, least), 1.0)
+
     for stage in stages:
-        row = _row(stage, within)
-        # Against the call that made its input, else the last one before with a Delta. The input of the network is an
-        # image, whose Delta is nothing but the meter's floor.
-        made = rows[stage.source].delta if stage.source is not None else math.nan
-        upstream = 0.0 if row.name == WHOLE else before if math.isnan(made) else made
-        rows.append(replace(row, jump=row.delta / max(upstream, least)))
-        before = before if math.isnan(row.delta) else row.delta
-    return rows
+        row = _row(stage, within, leaf=stage.given or stage.name not in called)
+        spatial = stage.error is None or stage.error.kind in SPATIAL
+        here, made_of = bounded(stage.error), level(stage.sources, spatial)
+        given = made_of if stage.given else level(stage.inputs, spatial)
+        rows.append(replace(row, added=here - given, own=here - made_of))
+        for read, found in (True, stage.error), (False, stage.pooled):
+            after = bounded(found)
+            levels[read].append(level(stage.sources, read) if math.isnan(after) else after)
+    return _lasting(rows)
 
 
-def _row(stage: Stage, within: str) -> LayerRow:
-    leaf, error = not any(stage.module.children()), stage.error
+def _lasting(rows: Sequence[LayerRow]) -> list[LayerRow]:
+    """With what is left of each addition: a residual block takes most of its branch's error away again."""
+    found: list[LayerRow] = []
+    around: dict[str, float] = {}  # by the container's name; it comes after what it holds, so the last row is first
+    for row in reversed(rows):
+        parts = [] if row.name == WHOLE else row.name.split(".")
+        limits = [around.get(".".join(parts[:deep]), math.inf) for deep in range(1, len(parts))]
+        found.append(replace(row, lasting=min([row.own, *(limit for limit in limits if not math.isnan(limit))])))
+        if row.layer != FUNCTIONS:
+            around[row.name] = row.added
+    return found[::-1]
+
+
+def floor_of(module: nn.Module, images: Tensor, factor: Element, meter: Meter = DEFAULT) -> float:
+    """What the meter itself contributes, at the largest crop, and the rounding of the module's dtype."""
+    probe = middle(meter.floor(images, scale_of(factor), max(images.shape[-2:])))
+    return max(probe, torch.finfo(like_module(module, images).dtype).eps ** 2)
+
+
+def _row(stage: Stage, within: str, *, leaf: bool) -> LayerRow:
     # A wrapper that takes one of the outputs is none of the network's layers.
-    row = LayerRow(
-        stage.name.removeprefix(within) or WHOLE, stage.call, type(stage.module).__name__, leaf, shape=stage.shape
-    )
+    name, layer = stage.name.removeprefix(within) or WHOLE, FUNCTIONS if stage.given else type(stage.module).__name__
+    row, error = LayerRow(name, stage.call, layer, leaf, shape=stage.shape), stage.error
     if error is None:
         return replace(row, note=stage.note)
-    delta, note = error.valid, ""
+    delta, note = error.valid, error.empty()
     if not error.pairs:
         note = f"factor {error.factor:.3g} reaches beyond the grid: no scale channel has a partner"
+    elif bool((error.energy == 0).all()):
+        note = "the output is zero: there is nothing to compare"
     elif bool(delta.isnan().all()):
         delta, note = error.all, "no scale channel is left whole: Delta over the spoilt ones"
-    values, energy = tuple(delta.tolist()), middle(error.energy)
-    return replace(row, kind=error.kind, delta=middle(delta), energy=energy, crop=error.crop, values=values, note=note)
+    return replace(
+        row,
+        kind="tokens" if stage.tokens else error.kind,
+        relative=middle(error.relative),
+        delta=middle(delta),
+        energy=middle(error.energy),
+        crop=error.crop,
+        values=tuple(delta.tolist()),
+        note=note,
+    )
 
 
-def worst(rows: Sequence[LayerRow]) -> LayerRow | None:
-    """The leaf at which Delta grew most; None if no leaf could be compared."""
-    known = [row for row in rows if row.leaf and not math.isnan(row.jump)]
-    return max(known, key=lambda row: row.jump, default=None)
-
-
-def profile_table(rows: Sequence[LayerRow], title: str = "layer profile") -> Table:
-    """The rows for a terminal; the largest jump stands out."""
-    table = Table("submodule", "layer", "read as", "Δ", "jump", "energy", "note", title=title)
-    largest = worst(rows)
-    for row in rows:
-        name = row.name if row.call == 0 else f"{row.name} (call {row.call + 1})"
-        delta, energy = ("-" if math.isnan(value) else f"{value:.1e}" for value in (row.delta, row.energy))
-        style = "bold" if row is largest else None if row.leaf else "dim"
-        table.add_row(name, row.layer, row.kind or "-", delta, _times(row.jump), energy, row.note, style=style)
-    if largest is not None:
-        table.caption = (
-            f"Δ grows most at {largest.name} ({largest.layer}): {_times(largest.jump)}; jumps are against the input "
-            f"of a submodule, that of {WHOLE} against the image"
-        )
-    return table
-
-
-def _times(value: float) -> str:
-    """Two digits, without powers of ten where a reader can do without them."""
-    form = ".1e" if value >= 1e5 else ",.0f" if value >= 10 else ".2g"
-    return "-" if math.isnan(value) else f"{value:{form}}×"
+def adds_most(rows: Sequence[LayerRow], floor: float = 0.0) -> LayerRow | None:
+    """Where most is added that lasts; None if the relative Delta is nowhere above the probe's floor."""
+    known = [row for row in rows if row.own > 0 and row.relative > AT_FLOOR * floor]
+    return max(known, key=lambda row: (row.lasting, row.own), default=None)

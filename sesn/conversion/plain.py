@@ -1,0 +1,89 @@
+"""export_plain: a network of steerable layers as a program of ordinary convolutions, which needs no sesn."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn._source import worded
+from sesn._torch import with_replaced
+from sesn.errors import WrongTypeError
+from sesn.layers.steerable import SteerableConv
+
+
+def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
+    """Export a network in eval mode, the kernels of its steerable layers composed, to a program of torch alone.
+
+    The program has one ordinary convolution for each scale, and runs where sesn is not installed. `torch.export.save`
+    writes it and `torch.export.load` reads it, its `module()` is the network, and `torch.onnx.export` takes it as it
+    is. The batch's size stays open, and so do the sides of the image where the network's layers leave them open.
+
+    Args:
+        model: a network with layers of sesn. It is left as it is.
+        example: an image [b, c, h, w], or a field [b, c, s, h, w] for a network that takes fields.
+
+    Returns:
+        The program, in the precision of the network and on its device.
+
+    Raises:
+        UsageError: the arguments are of other types, or torch cannot export the network.
+
+    Example:
+        >>> basis = sesn.complete_basis(sesn.ScaleGrid([1.0, 1.41, 2.0]), 3)
+        >>> network = nn.Sequential(sesn.ScaleLift(1, 4, basis), nn.ReLU(), sesn.ScaleProjection()).eval()
+        >>> program = sesn.export_plain(network, torch.randn(1, 1, 16, 16))
+        >>> image = torch.randn(3, 1, 20, 24)
+        >>> torch.allclose(program.module()(image), network(image), atol=1e-6)
+        True
+    """
+    if not isinstance(model, nn.Module):
+        raise WrongTypeError(_checks.complaint("model", model, "a torch module"))
+    _checks.real_tensor("example", example, "b c s h w" if getattr(example, "ndim", 4) == 5 else "b c h w")
+    # Torch takes a batch of one for a network that can have no other.
+    images = example if example.shape[0] > 1 else torch.cat([example, example])
+    sides = dict.fromkeys((0, example.dim() - 2, example.dim() - 1), torch.export.Dim.AUTO)
+    with worded(f"exporting `model` with `example` {list(example.shape)}"), torch.no_grad():
+        plain = copy.deepcopy(model).eval()
+        steerable = [layer for layer in plain.modules() if isinstance(layer, SteerableConv)]
+        plain = with_replaced(plain, {id(layer): PlainConv(layer) for layer in steerable})
+        return torch.export.export(plain, (images,), dynamic_shapes=(sides,))
+
+
+class PlainConv(nn.Module):
+    """What a steerable layer computes, with one nn.Conv2d for each scale of its output."""
+
+    def __init__(self, layer: SteerableConv) -> None:
+        super().__init__()
+        kernels = layer.kernels()
+        #: How many scales each sees: the same and, if the layer interacts across scales, larger ones.
+        self.seen = [kernel.shape[1] // layer.in_channels for kernel in kernels]
+        #: Pixels of padding; where negative, pixels that are cut off.
+        self.margins = [layer.padding - (layer.kernel_size - kernel.shape[-1]) // 2 for kernel in kernels]
+        convs = (_convolution(layer, *each) for each in zip(kernels, self.margins, strict=True))
+        self.scales = nn.ModuleList(convs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From an image or a field to a field."""
+        maps = []
+        for k, (conv, seen, margin) in enumerate(zip(self.scales, self.seen, self.margins, strict=True)):
+            scales = x if x.dim() == 4 else x[:, :, k : k + seen].transpose(1, 2).flatten(1, 2)
+            maps.append(conv(scales if margin >= 0 else scales[..., -margin:margin, -margin:margin]))
+        return torch.stack(maps, dim=2)
+
+
+def _convolution(layer: SteerableConv, kernel: Tensor, margin: int) -> nn.Conv2d:
+    options: dict[str, Any] = {
+        "padding": max(margin, 0),
+        "padding_mode": layer.padding_mode,
+        "bias": layer.bias is not None,
+    }
+    out_channels, in_channels, side, _ = kernel.shape
+    conv = nn.Conv2d(in_channels, out_channels, side, stride=layer.stride, **options).to(layer.weight)
+    conv.weight.copy_(kernel)
+    if conv.bias is not None and layer.bias is not None:
+        conv.bias.copy_(layer.bias)
+    return conv

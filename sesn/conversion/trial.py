@@ -1,0 +1,236 @@
+"""One run of a network on fields, which decides layer by layer what has to stand in a layer's place.
+
+Little is decided by a layer's kind. Whether it meets an image or a field shows in the axes of what it gets. Whether it
+can stay on fields is tried: it stays if it gives on five axes what it gives for the maps of every scale by itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from sesn._source import is_our_bug, line_of
+from sesn.basis import SteerableBasis
+from sesn.conversion.report import Fate, Step
+from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
+from sesn.layers.each import EachScale, each_scale
+from sesn.layers.fit import radius, refusal
+from sesn.layers.pool import ScaleBatchNorm
+
+#: Makes a basis for kernels of a side.
+BasisOf = Callable[[int], SteerableBasis]
+#: The axes of an image and of a field.
+IMAGE, FIELD = 4, 5
+
+
+class Trial(TorchFunctionMode):
+    """Run a network whose layers are replaced as they are met.
+
+    Args:
+        network: a copy in eval mode, which is left as it is.
+        basis_of: makes the basis for kernels of a side.
+        reference: the index of the scale that stands for the original where a field has to become a map.
+        head: the name of the module before which the field becomes a map, if any.
+    """
+
+    def __init__(self, network: nn.Module, basis_of: BasisOf, reference: int, head: str | None) -> None:
+        super().__init__()
+        self.network, self.basis_of, self.reference, self.head = network, basis_of, reference, head
+        self.names = {id(module): name for name, module in network.named_modules()}
+        self.steps: list[Step] = []
+        #: What stands in the place of a layer, by the layer's id.
+        self.new: dict[int, nn.Module] = {}
+        self._met: set[int] = set()
+        self._projected = False
+        self._running: list[str] = []
+        self._inside_leaf = False
+
+    def run(self, example: Tensor) -> Any:
+        """The output; None, with a last step that cannot be, where the network's own code does not work on fields."""
+        with self._watching(), warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of what is tried on five axes
+            try:
+                with self:
+                    return self.network(example)
+            except Exception as error:
+                if is_our_bug(error):
+                    raise
+                where = self._running[-1] if self._running else ""
+                reason = f"fails on a field: {type(error).__name__}: {error}{line_of(error)}"
+                self._tell(where, "cannot be", type(self.network.get_submodule(where)).__name__, reason)
+                return None
+            finally:
+                for module in leaves(self.network):
+                    if id(module) not in self._met and any(True for _ in module.parameters()):
+                        self._tell(self.names[id(module)], "kept", called(module), "did not run on the example")
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Have every leaf ask what to do, and know which modules run."""
+        handles = [module.register_forward_pre_hook(self._enter) for module in self.network.modules()]
+        handles += [module.register_forward_hook(self._leave) for module in self.network.modules()]
+        found = leaves(self.network)
+        for leaf in found:
+            leaf.forward = partial(self._leaf, leaf)
+        try:
+            yield
+        finally:
+            for leaf in found:
+                del leaf.forward
+            for handle in handles:
+                handle.remove()
+
+    def _enter(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        name = self.names[id(module)]
+        self._running.append(name)
+        # A head that comes after means over positions gets [b, c, s].
+        if name != self.head or self._projected or inputs[0].dim() not in (FIELD, 3):
+            return None
+        self._projected = True
+        return inputs[0].select(2, self.reference), *inputs[1:]
+
+    def _leave(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        self._running.pop()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Try the functions of torch.nn that the network's own code calls on fields."""
+        options = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if self._inside_leaf or not callable(vars(F).get(name)) or axes(args) != FIELD:
+            return func(*args, **options)
+        found, same = tried(lambda x: func(x, *args[1:], **options), args[0])
+        if same:
+            return func(*args, **options)  # which may work in place
+        reason = "takes scales for pixels; make it a layer of the network, such as nn.MaxPool2d or nn.Upsample"
+        self._tell(self._running[-1], "cannot be", f"F.{name}", reason)
+        return found
+
+    # A layer that is met
+
+    def _leaf(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        own = partial(type(module).forward, module)
+        if self._inside_leaf:  # of a layer in an EachScale
+            return own(*args, **kwargs)
+        self._inside_leaf = True
+        try:
+            if id(module) not in self._met:
+                self._met.add(id(module))
+                self._decide(module, own, *args, **kwargs)
+            refused = id(module) not in self.new and axes(args) == FIELD and mixes(module)
+            run = partial(each_scale, own) if refused else self.new.get(id(module), own)
+            return run(*args, **kwargs)
+        finally:
+            self._inside_leaf = False
+
+    def _decide(self, module: nn.Module, own: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """What a layer becomes, from what it meets first."""
+        name = self.names[id(module)]
+        layer, after, residual = self._fate(module, own, *args, **kwargs)
+        if layer is not None:
+            self.new[id(module)] = layer.eval()
+        fate: Fate = (
+            "replaced" if layer is not None else "cannot be" if axes(args) == FIELD and mixes(module) else "kept"
+        )
+        self._tell(name, fate, called(module), after, residual)
+
+    def _fate(
+        self, module: nn.Module, own: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> tuple[nn.Module | None, str, float | None]:
+        """What stands in its place, if anything, words for the report, and the residual of fitted kernels."""
+        on_field = axes(args) == FIELD
+        on_image = axes(args) == IMAGE and not self._projected
+        if isinstance(module, nn.Conv2d) and (on_field or (on_image and radius(module) > 0)):
+            return self._convolution(module, ScaleConv if on_field else ScaleLift)
+        if not on_field:
+            return None, f"sees {'the projection' if self._projected else 'the image'}", None
+        if isinstance(module, nn.BatchNorm2d):
+            return batch_norm(module), "ScaleBatchNorm", None
+        if isinstance(module, nn.Dropout2d):
+            return nn.Dropout3d(module.p, module.inplace), "Dropout3d", None
+        if mixes(module):
+            return None, "its weights mix pixels or channels, and there is no such layer for fields", None
+        if tried(lambda x: own(x, *args[1:], **kwargs), args[0])[1]:
+            return None, "does the same on fields", None
+        return EachScale(module), f"EachScale({type(module).__name__})", None
+
+    def _convolution(
+        self, conv: nn.Conv2d, kind: type[ScaleLift] | type[ScaleConv]
+    ) -> tuple[nn.Module | None, str, float | None]:
+        if (reason := refusal(conv)) is not None:
+            return None, reason, None
+        if radius(conv) == 0:
+            return pointwise(conv), "ScaleConv1x1", None
+        layer, residual = kind.from_conv2d(conv, self.basis_of(2 * radius(conv) + 1), reference=self.reference)
+        return layer, kind.__name__, residual
+
+    def _tell(self, name: str, fate: Fate, before: str, after: str, residual: float | None = None) -> None:
+        step = Step(name, fate, before, after, residual)
+        if step not in self.steps:  # a function may be called many times
+            self.steps.append(step)
+
+
+def leaves(network: nn.Module) -> list[nn.Module]:
+    """The modules without others in them, but for those that compute a weight."""
+    return [m for m in network.modules() if all(name == "parametrizations" for name, _ in m.named_children())]
+
+
+def called(module: nn.Module) -> str:
+    """Its kind, and the size of a kernel."""
+    sides = " x ".join(map(str, module.kernel_size)) if isinstance(module, nn.Conv2d) else ""
+    return f"{type(module).__name__} {sides}".rstrip()
+
+
+def axes(args: tuple[Any, ...]) -> int:
+    """Of the first argument, if that is a tensor."""
+    return args[0].dim() if args and isinstance(args[0], Tensor) else 0
+
+
+def mixes(module: nn.Module) -> bool:
+    """Whether a layer has weights over more than one axis: a kernel or a matrix."""
+    return any(sum(extent > 1 for extent in weight.shape) > 1 for weight in module.parameters())
+
+
+def tried(function: Callable[[Tensor], Any], field: Tensor) -> tuple[Any, bool]:
+    """What a function of maps gives for every scale by itself, and whether it gives the same for the field.
+
+    What it raises is an answer as well: code that was written for four axes may raise anything.
+    """
+    try:
+        wanted = each_scale(function, field.clone())
+    except Exception:
+        return None, True  # not of maps alone: it works on the field, or its own error says why it does not
+    try:
+        found = function(field.clone())
+    except Exception:
+        return wanted, False
+    same = isinstance(found, Tensor) and found.shape == wanted.shape
+    return wanted, same and torch.allclose(found, wanted, rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+def pointwise(conv: nn.Conv2d) -> ScaleConv1x1:
+    """The same matrix at every scale."""
+    options: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype, "bias": conv.bias is not None}
+    layer = ScaleConv1x1(conv.in_channels, conv.out_channels, stride=conv.stride[0], **options)
+    layer.weight = nn.Parameter(conv.weight.detach().flatten(1), conv.weight.requires_grad)
+    if conv.bias is not None:
+        layer.bias = nn.Parameter(conv.bias.detach(), conv.bias.requires_grad)
+    return layer
+
+
+def batch_norm(norm: nn.BatchNorm2d) -> ScaleBatchNorm:
+    """The same statistics, weights and biases at every scale."""
+    options: dict[str, Any] = {"affine": norm.affine, "track_running_stats": norm.track_running_stats}
+    layer = ScaleBatchNorm(norm.num_features, eps=norm.eps, momentum=norm.momentum, **options)
+    for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+        setattr(layer, name, getattr(norm, name))
+    return layer

@@ -1,0 +1,304 @@
+"""An ordinary network, converted, is itself at its reference scale; what cannot be converted is named."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import slow
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_networks import ResNet18, UNet, seeded, settled
+from torch import Tensor, nn
+
+import sesn
+from sesn.layers.fit import LARGE_RESIDUAL
+from sesn.tools.images import random_images
+
+GRID = sesn.ScaleGrid([1.0, 1.4, 2.0])
+EXACT = {"rtol": 0.0, "atol": 1e-9}
+
+
+LAYERS: dict[str, Any] = {
+    "3": lambda c: nn.Conv2d(c, c, 3, padding=1),
+    "strided": lambda c: nn.Conv2d(c, c, 3, stride=2, padding=1, bias=False),
+    "valid": lambda c: nn.Conv2d(c, c, 3),
+    "5": lambda c: nn.Conv2d(c, c, 5, padding=1, padding_mode="circular"),
+    "dilated": lambda c: nn.Conv2d(c, c, 3, padding=2, dilation=2),
+    "1": lambda c: nn.Conv2d(c, c, 1, stride=2),
+    "norm": nn.BatchNorm2d,
+    "bare norm": lambda c: nn.BatchNorm2d(c, affine=False),
+    "groups": lambda c: nn.GroupNorm(1, c),
+    "instance": nn.InstanceNorm2d,
+    "relu": lambda c: nn.ReLU(inplace=True),
+    "prelu": nn.PReLU,
+    "gelu": lambda c: nn.GELU(),
+    "max": lambda c: nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
+    "mean": lambda c: nn.AvgPool2d(2, stride=1),
+    "up": lambda c: nn.Upsample(scale_factor=2),
+    "pad": lambda c: nn.ReflectionPad2d(1),
+    "dropout": lambda c: nn.Dropout2d(0.5),
+    "residual": lambda c: Residual(nn.Conv2d(c, c, 3, padding="same")),
+}
+
+
+class Residual(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([F.relu(x), F.leaky_relu(self.inner(x))], dim=1)[:, ::2]
+
+
+class Squeeze(nn.Module):
+    """A squeeze-and-excitation block: its pool is none of a head."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.pool, self.mix = nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(self.mix(self.pool(x)))
+
+
+LAYERS["squeeze"] = Squeeze
+
+
+@given(st.lists(st.sampled_from(sorted(LAYERS)), max_size=5), st.integers(0, 2), st.booleans(), st.integers(0, 99))
+def test_a_converted_network_is_the_original_at_its_reference_scale(
+    names: list[str], reference: int, classifies: bool, seed: int
+) -> None:
+    head = [nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8, 3)] if classifies else []
+    body = seeded(seed, lambda: [nn.Conv2d(1, 2, 3, padding=1), *(LAYERS[name](2) for name in names)])
+    original = settled(nn.Sequential(*body, *head), 1, 24, 24)
+    image = slow.uniform(seed, 2, 1, 24, 24)
+    grid = sesn.ScaleGrid([1.0, 1.2, 1.4])
+    project = "reference" if classifies else None
+    network, report = sesn.convert(original, image, grid=grid, reference=reference, project=project)
+    found = network(image)
+    wanted = original(image)
+    torch.testing.assert_close(found if classifies else found[:, :, reference], wanted, rtol=1e-7, atol=1e-7)
+    assert report.runs
+    assert report.error is not None
+    assert report.error < 1e-7
+    assert report.residual < 1e-9
+
+
+def test_a_residual_network_of_torchvision_is_converted() -> None:
+    original = settled(seeded(0, ResNet18), 3, 64, 64)
+    before = copy.deepcopy(original.state_dict())
+    image = slow.uniform(0, 2, 3, 64, 64)
+    network, report = sesn.convert(original, image, project="reference")
+    torch.testing.assert_close(network(image), original(image), **EXACT)
+    assert report.runs
+    kinds = [step.after for step in report.having("replaced")]
+    assert kinds.count("ScaleLift") == 1
+    assert kinds.count("ScaleConv") == 16
+    assert kinds.count("ScaleConv1x1") == 3
+    assert kinds.count("ScaleBatchNorm") == 20
+    assert kinds.count("EachScale(MaxPool2d)") == 1
+    assert {step.name for step in report.having("kept")} >= {"avgpool", "fc", "relu"}
+    torch.testing.assert_close(original.state_dict(), before)
+    # The head is as it was; other projections make other scores of the same field.
+    assert network.fc.weight.shape == original.fc.weight.shape
+    scores = {project: sesn.convert(original, image, project=project).network(image) for project in ("max", "mean")}
+    assert not torch.allclose(scores["max"], scores["mean"])
+
+
+def test_float32_is_as_good_as_its_rounding() -> None:
+    original = settled(seeded(0, ResNet18), 3, 64, 64).float()
+    image = slow.uniform(0, 2, 3, 64, 64).float()
+    found = sesn.convert(original, image, project="reference").network(image)
+    with torch.no_grad():
+        wanted = original(image)
+        assert float((found - wanted).abs().max() / wanted.abs().max()) < 1e-5
+
+
+def test_a_u_net_is_converted() -> None:
+    original = settled(seeded(0, UNet), 1, 32, 32)
+    image = slow.uniform(0, 2, 1, 32, 40)
+    network, report = sesn.convert(original, project=None)
+    field = network(image)
+    assert field.shape == (2, 2, 3, 32, 40)
+    torch.testing.assert_close(field[:, :, report.reference], original(image), **EXACT)
+    projected = sesn.convert(original).network
+    torch.testing.assert_close(projected(image), field.amax(2))
+
+
+def test_a_converted_network_is_far_more_equivariant_than_the_original() -> None:
+    """Not trained, so with kernels that see edges, as those that are; the factor 2 is two steps of the grid."""
+    first, second = (seeded(0, lambda c=c: nn.Conv2d(*c, 3, padding=1, bias=False)) for c in ((1, 4), (4, 2)))
+    original = nn.Sequential(first, nn.ReLU(), second).double().eval()
+    for parameter in original.parameters():
+        parameter.data -= parameter.data.mean((2, 3), keepdim=True)
+    image = random_images(0, (2, 1, 64, 64), 1.0, None)
+    network = sesn.convert(original, project=None).network
+    own = sesn.equivariance_error(original, image, 0.5).valid.mean()
+    assert sesn.equivariance_error(network, image, 0.5).valid.mean() < own / 8
+
+
+def test_a_converted_network_trains_and_is_saved() -> None:
+    original = settled(seeded(0, UNet), 1, 32, 32).train()
+    network = sesn.convert(original).network
+    assert all(module.training for module in network.modules())
+    image = slow.uniform(0, 2, 1, 32, 32)
+    network(image).square().mean().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+    twin = sesn.convert(original).network
+    twin.load_state_dict(network.state_dict())
+    torch.testing.assert_close(twin.eval()(image), network.eval()(image))
+
+
+def test_modes_are_kept_layer_by_layer() -> None:
+    original = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout2d(), nn.BatchNorm2d(2)).train()
+    original[1].eval()
+    network = sesn.convert(original, project=None).network
+    assert [layer.training for layer in network] == [True, False, True, True]
+    assert [type(layer).__name__ for layer in network][2] == "Dropout3d"
+
+
+def test_a_shared_layer_stays_shared() -> None:
+    conv = nn.Conv2d(2, 2, 3, padding=1)
+    network = sesn.convert(nn.Sequential(nn.Conv2d(1, 2, 3), conv, nn.ReLU(), conv), project=None).network
+    assert network[1] is network[3]
+
+
+def test_a_layer_that_did_not_run_is_said_to_be_kept() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.main, self.other = nn.Conv2d(1, 2, 3), nn.Conv2d(1, 2, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.main(x)
+
+    _, report = sesn.convert(Two())
+    assert [(step.name, step.fate, step.after) for step in report.steps][1:] == [
+        ("other", "kept", "did not run on the example")
+    ]
+
+
+# --- what cannot be
+
+
+class Code(nn.Module):
+    """A convolution, and then a function of its own."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.conv, self.function = nn.Conv2d(1, 2, 3, padding=1), function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self.conv(x))
+
+
+class Frozen(nn.Conv2d):
+    """A convolution with code of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return 2 * super().forward(input)
+
+
+LIFT = nn.Conv2d(1, 4, 3, padding=1)
+OBSTACLES: dict[str, tuple[nn.Module, str]] = {
+    "interpolate": (Code(lambda x: F.interpolate(x, scale_factor=2)), "F.interpolate): takes scales for pixels"),
+    "max_pool2d": (Code(lambda x: F.max_pool2d(x, 2)), "F.max_pool2d): takes scales for pixels"),
+    "pixel_shuffle": (Code(lambda x: F.pixel_shuffle(torch.cat([x, x], 1), 2)), "F.pixel_shuffle): takes scales"),
+    "adaptive_avg_pool2d": (Code(lambda x: F.adaptive_avg_pool2d(x, 2)), "F.adaptive_avg_pool2d): takes scales"),
+    "view": (Code(lambda x: x.view(x.shape[0], 2, 64 * 64)), "Code): fails on a field: RuntimeError: shape"),
+    "mean": (Code(lambda x: x.mean((2, 3))), "Code): computes something else on fields"),
+    "transposed": (nn.Sequential(LIFT, nn.ConvTranspose2d(4, 2, 2, 2)), "1 (ConvTranspose2d): its weights mix pixels"),
+    "linear": (nn.Sequential(LIFT, nn.Linear(64, 2), nn.Conv2d(4, 1, 1)), "1 (Linear): its weights mix pixels"),
+    "depthwise": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 3, groups=4)), "1 (Conv2d 3 x 3): `groups` (=4) must be 1"),
+    "padded 1x1": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 1, padding=1)), "`padding` (=(1, 1)) must be 0 for a kernel"),
+    "own code": (nn.Sequential(LIFT, Frozen(4, 4, 3)), "`forward` (='Frozen') must be that of nn.Conv2d"),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_what_cannot_be_converted_is_named_in_the_report_and_in_a_warning(name: str) -> None:
+    model, words = OBSTACLES[name]
+    with pytest.warns(UserWarning, match="not all of the network can be converted") as caught:
+        _, report = sesn.convert(model, torch.randn(2, 1, 64, 64), project=None)
+    assert words in str(caught[0].message)
+    assert not report.runs
+    assert report.error is None
+    assert report.having("cannot be")[0].after in str(report)
+
+
+def test_all_obstacles_are_found_in_one_run() -> None:
+    with pytest.warns(UserWarning, match=r"F.max_pool2d\): takes .*; the network \(F.interpolate\): takes"):
+        _, report = sesn.convert(UNet(functions=True), project=None)
+    assert [step.before for step in report.having("cannot be")] == ["F.max_pool2d", "F.interpolate"]
+
+
+def test_a_long_list_of_obstacles_is_cut_in_the_warning() -> None:
+    layers = [nn.Conv2d(4, 4, 3, groups=2) for _ in range(5)]
+    with pytest.warns(UserWarning, match="and 2 more"):
+        sesn.convert(nn.Sequential(LIFT, *layers), project=None)
+
+
+def test_a_first_layer_that_cannot_be_lifted_sees_the_image_and_the_next_lifts() -> None:
+    original = seeded(0, lambda: nn.Sequential(nn.Conv2d(3, 4, 4, stride=4), nn.Conv2d(4, 2, 3))).double()
+    network, report = sesn.convert(original, project=None)
+    assert [(step.fate, step.after) for step in report.steps] == [
+        ("kept", "`kernel_size` (=(4, 4)) must be square and odd"),
+        ("replaced", "ScaleLift"),
+    ]
+    image = slow.uniform(0, 1, 3, 32, 32)
+    torch.testing.assert_close(network(image)[:, :, 0], original(image), **EXACT)
+
+
+def test_the_head_may_be_named() -> None:
+    """Projected before the last convolution, which then is an ordinary one."""
+    original = settled(seeded(0, UNet), 1, 32, 32)
+    network, report = sesn.convert(original, project="reference", head="out")
+    assert isinstance(network.out.head, nn.Conv2d)
+    assert report.steps[-1].after == "sees the projection"
+    image = slow.uniform(0, 2, 1, 32, 32)
+    torch.testing.assert_close(network(image), original(image), **EXACT)
+
+
+def test_a_projection_of_ones_own_is_taken() -> None:
+    network = sesn.convert(nn.Conv2d(1, 2, 3), project=sesn.ScaleProjection("soft", taper=1)).network
+    assert network.projection.taper == 1
+
+
+def test_one_basis_for_all_leaves_a_residual_that_is_told() -> None:
+    original = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 5))
+    with pytest.warns(UserWarning, match="the basis leaves a relative residual of"):
+        _, report = sesn.convert(original, basis=sesn.complete_basis(GRID, 3), project=None)
+    assert report.steps[0].residual < 1e-9 < LARGE_RESIDUAL < report.steps[1].residual == report.residual
+    assert report.runs
+    assert report.error > 1e-3
+
+
+def test_outputs_in_a_dictionary_are_compared_as_well() -> None:
+    _, report = sesn.convert(Code(lambda x: {"out": x, "parts": [x.relu(), 3]}), project=None)
+    assert report.error < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": 3}, r"`model` \(=3\) must be a torch module"),
+        ({"model": nn.ReLU()}, r"`model` \(=ReLU\) must have an nn.Conv2d; there is nothing to convert"),
+        ({"grid": 3}, r"`grid` \(=3\) must be a ScaleGrid"),
+        ({"basis": 3}, r"`basis` \(=3\) must be a SteerableBasis"),
+        ({"grid": GRID, "basis": sesn.complete_basis(GRID, 3)}, r"give one of `grid` \(=.*\) and `basis` \(="),
+        ({"reference": 9}, r"`reference` \(=9\) must be less than the number of scales \(3\)"),
+        ({"project": "median"}, r"`project` \(='median'\) must be one of 'max', 'mean', 'soft', 'reference'"),
+        ({"project": None}, r"`project` \(=None\) must be one of .* for a network with a head \(1\)"),
+        ({"head": "fc"}, r"`head` \(='fc'\) must be the name of a module in the model; such as"),
+        ({"example": torch.zeros(3, 8, 8)}, r"`example.shape` \(=\(3, 8, 8\)\) must be 4-dimensional"),
+        ({"example": torch.zeros(1, 5, 8, 8)}, r"running `model` on `example` \[1, 5, 8, 8\].* failed: RuntimeError"),
+    ],
+)
+def test_bad_arguments_of_convert_are_named(arguments: dict[str, Any], message: str) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 2))
+    with pytest.raises(sesn.UsageError, match=message):
+        sesn.convert(**{"model": model, **arguments})

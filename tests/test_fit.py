@@ -1,0 +1,141 @@
+"""The kernels of an ordinary convolution in a steerable basis: the same outputs at one scale."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import slow
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_networks import seeded
+from torch import nn
+
+import sesn
+from sesn.layers.fit import LARGE_RESIDUAL
+
+GRID = sesn.ScaleGrid([1.0, 1.4, 2.0])
+
+
+CONVS = st.fixed_dictionaries(
+    {
+        "kernel_size": st.sampled_from([3, 1, 5, 7]),
+        "stride": st.sampled_from([1, 2, 3]),
+        "padding": st.sampled_from([0, 1, 2, 3]),
+        "dilation": st.sampled_from([1, 2]),
+        "bias": st.booleans(),
+        "padding_mode": st.sampled_from(["zeros", "circular"]),
+    }
+)
+
+
+@given(CONVS, st.integers(0, 2), st.booleans(), st.integers(0, 99))
+def test_a_complete_basis_keeps_a_convolution_at_its_reference_scale(
+    options: dict[str, Any], reference: int, lift: bool, seed: int
+) -> None:
+    options["padding"] = 0 if options["kernel_size"] == 1 else options["padding"]
+    conv = seeded(seed, lambda: nn.Conv2d(2, 3, dtype=torch.float64, **options))
+    extent = options["dilation"] * (options["kernel_size"] - 1) + 1
+    basis = sesn.complete_basis(sesn.ScaleGrid([1.0, 1.2, 1.4]), extent, reference=reference)
+    image = slow.uniform(seed, 2, 2, 15, 16)
+    kind = sesn.ScaleLift if lift else sesn.ScaleConv
+    layer, residual = kind.from_conv2d(conv, basis, reference=reference)
+    field = image if lift else torch.stack([image + 1, image + 2, image + 3], dim=2)
+    found = layer(field)[:, :, reference]
+    torch.testing.assert_close(found, conv(image if lift else field[:, :, reference]), rtol=0, atol=1e-8)
+    assert residual < 1e-9
+
+
+@given(st.integers(1, 5), st.integers(0, 8), st.integers(0, 99))
+def test_the_residual_is_nothing_just_where_the_basis_is_complete(size: int, order: int, seed: int) -> None:
+    conv = seeded(seed, lambda: nn.Conv2d(2, 3, 3, dtype=torch.float64))
+    basis = sesn.basis_a(sesn.ScaleGrid([0.7, 1.4]), 7, size, max_order=order)  # on boxes of 3 and 7
+    functions = basis.scale_functions(0).flatten(1)
+    complete = int(torch.linalg.matrix_rank(functions)) == 9
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        layer, residual = sesn.ScaleLift.from_conv2d(conv, basis)
+    assert (residual < 1e-9) == complete
+    # What is left is orthogonal to the basis: no weights are nearer.
+    left = (layer.weight @ functions - conv.weight.flatten(2)).detach()
+    assert float((left @ functions.t()).abs().max()) < 1e-9
+    assert residual == pytest.approx(float(left.norm() / conv.weight.detach().norm()), abs=1e-9)
+
+
+def test_a_large_residual_is_warned_about_and_a_small_one_is_not() -> None:
+    conv = nn.Conv2d(1, 1, 3)
+    with pytest.warns(UserWarning, match=r"relative residual of [\d.]+ of the kernels of Conv2d\(1, 1"):
+        _, residual = sesn.ScaleLift.from_conv2d(conv, sesn.basis_a(GRID, 7, 1))
+    assert residual > LARGE_RESIDUAL
+    sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 3))
+
+
+def test_further_scales_of_an_interscale_layer_start_with_nothing() -> None:
+    conv = nn.Conv2d(2, 3, 3, padding=1)
+    layer, _ = sesn.ScaleConv.from_conv2d(conv, sesn.complete_basis(GRID, 3), interscale=2)
+    assert layer.interscale == 2
+    assert not layer.weight[:, :, 1].any()
+    field = torch.randn(1, 2, 3, 9, 9)
+    torch.testing.assert_close(layer(field)[:, :, 0], conv(field[:, :, 0]))
+
+
+def test_what_is_frozen_and_in_train_mode_stays_so() -> None:
+    conv = nn.Conv2d(2, 3, 3).eval().requires_grad_(False)
+    layer, _ = sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 3))
+    assert not layer.training
+    assert not layer.weight.requires_grad
+
+
+REFUSED = {
+    "groups": nn.Conv2d(4, 4, 3, groups=2),
+    "kernel_size": nn.Conv2d(4, 4, 2),
+    "stride": nn.Conv2d(4, 4, 3, stride=(1, 2)),
+    "dilation": nn.Conv2d(4, 4, 3, dilation=(1, 2)),
+    "padding": nn.Conv2d(4, 4, 3, padding=(1, 0)),
+    "padding_mode": nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_convolution_that_cannot_be_says_why(name: str) -> None:
+    with pytest.raises(sesn.UsageError, match=rf"`conv` \(=Conv2d\(4, 4.* cannot be converted: its `{name}` \(="):
+        sesn.ScaleConv.from_conv2d(REFUSED[name], sesn.complete_basis(GRID, 3))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reference": 3}, r"`reference` \(=3\) must be less than the number of scales \(3\)"),
+        ({"conv": nn.Linear(2, 2)}, r"`conv` \(=Linear.* must be an nn.Conv2d"),
+        ({"basis": GRID}, r"`basis` \(=ScaleGrid.* must be a SteerableBasis"),
+        ({"conv": nn.Conv2d(2, 2, 15)}, r"`basis.kernel_size` \(=7\) must be at least 15; use a wider window"),
+    ],
+)
+def test_bad_arguments_of_from_conv2d_are_named(change: dict[str, Any], message: str) -> None:
+    arguments = {"conv": nn.Conv2d(2, 2, 3), "basis": sesn.complete_basis(GRID, 3), **change}
+    with pytest.raises(sesn.UsageError, match=message):
+        sesn.ScaleLift.from_conv2d(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, 3), r"`grid` \(=3\) must be a ScaleGrid"),
+        ((GRID, 4), r"`kernel_size` \(=4\) must be odd"),
+    ],
+)
+def test_bad_arguments_of_complete_basis_are_named(arguments: Any, message: str) -> None:
+    with pytest.raises(sesn.UsageError, match=message):
+        sesn.complete_basis(*arguments)
+
+
+@given(st.lists(st.floats(1.05, 2.0), max_size=3), st.sampled_from([1, 3, 5, 7, 9]), st.data())
+def test_a_complete_basis_is_complete_on_any_grid(steps: list[float], side: int, data: st.DataObject) -> None:
+    sigmas = [1.0]
+    for step in steps:
+        sigmas.append(sigmas[-1] * step)
+    basis = sesn.complete_basis(sesn.ScaleGrid(sigmas), side)
+    assert basis.boxes[0] == side
+    assert int(torch.linalg.matrix_rank(basis.scale_functions(0).flatten(1))) == side**2
