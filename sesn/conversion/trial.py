@@ -92,7 +92,7 @@ class Trial(TorchFunctionMode):
         name = self.names[id(module)]
         self._running.append(name)
         # A head that comes after means over positions gets [b, c, s].
-        if name != self.head or self._projected or inputs[0].dim() not in (FIELD, 3):
+        if name != self.head or self._projected or axes(inputs) not in (FIELD, 3):
             return None
         self._projected = True
         return inputs[0].select(2, self.reference), *inputs[1:]
