@@ -152,20 +152,33 @@ def sesn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return lambda *words: CliRunner().invoke(app, [*words, "--count", "2", "--images", "1/f"])
 
 
+ONE_SIZE = ["networks.py:lenet", "networks.py:ViT --tokens 12x12"]
+
+
 @pytest.mark.parametrize("command", ["check", "profile", "causes"])
-@pytest.mark.parametrize("words", ["networks.py:lenet", "networks.py:ViT --tokens 12x12"])
-def test_a_network_of_one_size_is_answered_with_the_command_that_measures_it(
+@pytest.mark.parametrize("words", ONE_SIZE)
+def test_a_network_of_one_size_keeps_its_canvas_which_is_said(
     sesn: Callable[..., Any], command: str, words: str
 ) -> None:
     result = sesn(command, *words.split())
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "on a kept canvas, background reflection" in said
+    assert re.search(r"--canvas keep chosen for the network's stride of \d+ and one size of images", said)
+
+
+@pytest.mark.parametrize("words", ONE_SIZE)
+def test_a_canvas_that_cannot_follow_is_answered_with_the_command_that_measures(
+    sesn: Callable[..., Any], words: str
+) -> None:
+    result = sesn("check", *words.split(), "--canvas", "follow")
     assert result.exit_code == 2, result.output
     found = re.search(
-        rf"but not when they are rescaled.* run (sesn {command} .* --canvas keep)$", " ".join(result.output.split())
+        r"but not when they are rescaled.* run (sesn check .* --canvas keep)$", " ".join(result.output.split())
     )
     assert found is not None, result.output
     again = CliRunner().invoke(app, shlex.split(found[1])[1:])
     assert again.exit_code == 0, again.output
-    assert "on a kept canvas, background reflection" in " ".join(again.output.split())
 
 
 def test_causes_on_a_kept_canvas_tell_the_branches_apart() -> None:

@@ -202,7 +202,7 @@ def test_the_picture_shows_what_was_measured(ends: Any, crop: int) -> None:
     module, (images, _) = nn.Conv2d(1, 1, 7, padding=3, bias=False).eval(), image_set("1/f", 1, 32, 32, 3)
     nn.init.ones_(module.weight)
     meter = Meter(ends=ends, crop=crop)
-    shown = view(module, images, Checked((measure_batches(module, images, 1 / 2, meter),)))
+    shown = view(module, images, Checked((*measure_batches(module, images, [1 / 2], meter),)))
     inside = slice(crop, 16 - crop), slice(crop, 16 - crop)
     difference = (shown.moved - shown.direct)[inside].square().sum()
     assert float(difference / shown.moved[inside].square().sum()) == pytest.approx(shown.delta, rel=1e-6)
@@ -210,7 +210,7 @@ def test_the_picture_shows_what_was_measured(ends: Any, crop: int) -> None:
 
 def test_batches_are_joined_whole() -> None:
     images, _ = image_set("1/f", 1, 32, 32, 10)
-    error = measure_batches(nn.Conv2d(1, 1, 7, padding=3).eval(), images, 1 / 2)
+    [error] = measure_batches(nn.Conv2d(1, 1, 7, padding=3).eval(), images, [1 / 2])
     tensors = {field.name: found for field in fields(error) if isinstance(found := getattr(error, field.name), Tensor)}
     assert {"valid", "uncropped", "by_scale"} <= tensors.keys()
     assert {name: found.shape[-1] for name, found in tensors.items()} == dict.fromkeys(tensors, 10)
@@ -288,8 +288,8 @@ MODULES = {
     "returns_none": "the factory returned a NoneType; it must return a torch.nn.Module",
     "number": "`number` is of type int; name a torch.nn.Module or a function that returns one",
     "nothing": "networks.py has no name `nothing`",
-    "networks.py": "must be FILE.py:NAME or package.module:NAME",
-    "networks.py:": "must be FILE.py:NAME or package.module:NAME",
+    "networks.py": "must be FILE.py:NAME, package.module:NAME or timm:NAME and the like",
+    "networks.py:": "must be FILE.py:NAME, package.module:NAME or timm:NAME and the like",
     "nowhere.py:f": "there is no file nowhere.py",
     "broken.py:f": "broken.py failed: SyntaxError: '(' was never closed (broken.py, line 2)",
 }
@@ -326,7 +326,7 @@ OPTIONS = {
     "kind": ("vector", "`kind` (='vector') must be one of 'auto', 'field', 'map', 'scale', 'invariant'"),
     "kind of another rank": (
         "map",
-        "`kind` (='map') must be the kind of a 5-dimensional output (3, 2, 3, 64, 64); use",
+        "`kind` (='map') must be the kind of a 5-dimensional output (1, 2, 3, 64, 64); use",
     ),
     "crop": ("some", "`crop` (='some') must be auto or a whole number of pixels, at least 0; for example 8"),
     "crop below 0": ("-1", "`crop` (='-1') must be auto or a whole number of pixels, at least 0"),

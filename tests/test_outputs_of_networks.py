@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,11 +35,15 @@ class Several(nn.Module):
         maps = self.conv(x)
         return {"scores": maps.mean((2, 3)), "features": [x, maps]}
 
+class Only(Several):
+    def forward(self, x):
+        return {"maps": [self.conv(x)], "loss": None}
+
 class Tokens(nn.Module):
-    def __init__(self, class_token=True):
+    def __init__(self, first=1):
         super().__init__()
         self.patch, self.mix = nn.Conv2d(1, 4, 4, 4), nn.Linear(4, 4)
-        self.first = nn.Parameter(torch.ones(1, 1 if class_token else 0, 4))
+        self.first = nn.Parameter(torch.ones(1, first, 4))
 
     def forward(self, x):
         tokens = self.patch(x).flatten(2).transpose(1, 2)
@@ -101,15 +107,36 @@ def test_the_entry_is_what_is_measured(case: str) -> None:
     assert equivariance_error(network, images, 0.5).valid.max() < 1e-20
 
 
-@given(st.integers(1, 6), st.integers(1, 6), st.sampled_from([1, 2, 3]), st.booleans())
-def test_tokens_are_laid_out_as_the_map_that_they_were(rows: int, columns: int, finer: int, class_token: bool) -> None:
+@given(st.integers(1, 6), st.integers(1, 6), st.sampled_from([1, 2, 3]), st.integers(0, 5))
+def test_tokens_are_laid_out_as_the_map_that_they_were(rows: int, columns: int, finer: int, before: int) -> None:
     maps = torch.randn(2, 3, rows * finer, columns * finer)
     tokens = maps.flatten(2).transpose(1, 2)
-    first = torch.zeros(2, int(class_token), 3)
-    laid = laid_out(torch.cat([first, tokens], 1), (rows, columns))
+    laid = laid_out(torch.cat([torch.zeros(2, before, 3), tokens], 1), (rows, columns))
     assert laid is not None
-    if rows * columns > 1 or not class_token:  # two tokens of a single one may lie in any way
+    if before <= finer * min(rows, columns):  # more might be a row of a larger grid
         assert torch.equal(laid, maps)
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 5])
+def test_tokens_before_the_grid_are_left_out_and_said(sesn: Sesn, before: int) -> None:
+    result = sesn("check", "Tokens", "--with", f"first={before}", "--tokens", "8x8")
+    assert result.exit_code == 0, result.output
+    assert (f"without the first {before} token" in said(result)) == bool(before)
+
+
+@pytest.mark.parametrize("words", ["Several", "Tokens", "Tokens --with first=2"])
+def test_what_is_left_open_is_answered_with_a_command_that_works(sesn: Sesn, words: str) -> None:
+    found = re.search(r": run (sesn check .*)$", said(sesn("check", *words.split())))
+    assert found is not None
+    again = CliRunner().invoke(app, shlex.split(found[1])[1:])
+    assert again.exit_code == 0, again.output
+
+
+@pytest.mark.parametrize("command", ["check", "profile"])
+def test_the_only_output_is_taken_and_said(sesn: Sesn, command: str) -> None:
+    result = sesn(command, "Only")
+    assert result.exit_code == 0, result.output
+    assert "--output maps.0 chosen for the network's one output" in said(result)
 
 
 @pytest.mark.parametrize("command", ["check", "profile", "causes"])
@@ -141,15 +168,16 @@ def test_one_pixel_is_an_invariant(sesn: Sesn) -> None:
 
 
 REFUSED = {
-    "Several": "got dict of scores (2, 2), features.0 (2, 1, 32, 32), features.1 (2, 2, 32, 32); give --output, for ",
-    "Several --output logits": "which is scores (2, 2), features.0 (2, 1, 32, 32), features.1 (2, 2, 32, 32)",
-    "Several --output features.7": "which is 0 (2, 1, 32, 32), 1 (2, 2, 32, 32)",
-    "pooled --output 0": "which is one tensor (2, 2, 1, 1), so leave it out",
-    "Tokens": "give the grid that they lie on, --tokens, for example 8x8, and for scales [b, c, s] --grid",
-    "Tokens --with class_token=False": "for example 8x8",
+    "Several": "got dict of scores (1, 2), features.0 (1, 1, 32, 32), features.1 (1, 2, 32, 32); give --output, for ",
+    "Several --output logits": "which is scores (1, 2), features.0 (1, 1, 32, 32), features.1 (1, 2, 32, 32)",
+    "Several --output features.7": "which is 0 (1, 1, 32, 32), 1 (1, 2, 32, 32)",
+    "pooled --output 0": "which is one tensor (1, 2, 1, 1), so leave it out",
+    "Tokens": "for scales [b, c, s] give --grid, and for tokens [b, n, c] the grid that they lie on, --tokens, for ",
+    "Tokens --with first=0": "for example 8x8",
+    "Tokens --with first=5": "for example 8x8",
     "Tokens --tokens 8": "must be ROWSxCOLUMNS, two whole numbers above 0; for example 14x14",
-    "Tokens --tokens 5x3": "must be rows and columns of the tokens [b, n, c] that are returned, not of (2, 65, 4)",
-    "pooled --tokens 8x8": "that are returned, not of (2, 2, 1, 1)",
+    "Tokens --tokens 5x1": "must be rows and columns of the tokens [b, n, c] that are returned, not of (1, 65, 4)",
+    "pooled --tokens 8x8": "that are returned, not of (1, 2, 1, 1)",
 }
 
 

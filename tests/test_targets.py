@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from sesn.tools.app import app
+from sesn.tools.packages import PACKAGES
 from sesn.tools.target import load_target
 
 NETWORKS = """
@@ -110,8 +112,8 @@ REFUSED = {
     "networks.py:instance --with width=3": "is a module already: leave out",
     "networks.py:build --with width": "must be NAME=VALUE, each name once; for example width=16",
     "networks.py:build --with width=3 --with width=4": "must be NAME=VALUE, each name once",
-    "networks.py:build --with depth=3": "got an unexpected keyword argument 'depth'; it takes (width=2, *, bias=True",
-    "networks.py:needs": "missing a required argument: 'width'; it takes (width)",
+    "networks.py:build --with depth=3": "got an unexpected keyword argument 'depth'; it takes width=2, bias=True",
+    "networks.py:needs": "missing a required argument: 'width'; it takes width, and",
     "networks.py:build --with width=thin": "the factory failed: TypeError",
     "networks.py:instance --draws 3": "must be 1 where the weights are given",
     "networks.py:build --weights gone.pt": "there is no such file",
@@ -135,4 +137,69 @@ def test_a_target_that_cannot_be_had_is_bad_usage(sesn: Sesn, tmp_path: Path, wo
     result = sesn("check", *words.split())
     assert result.exit_code == 2, result.output
     assert REFUSED[words] in said(result)
+    assert "Traceback" not in result.output
+
+
+TIMM = """
+from torch import nn
+
+def list_models():
+    return ["resnet18", "resnet34", "vit_tiny"]
+
+def create_model(name, pretrained=False, width=2):
+    assert not pretrained
+    return nn.Conv2d(1, width, 3, padding=1)
+"""
+MODELS = """
+from torch import nn
+
+class Config:
+    def __init__(self, width=2):
+        self.width = width
+
+class ViTModel(nn.Conv2d):
+    config_class = Config
+
+    def __init__(self, config):
+        super().__init__(1, config.width, 3, padding=1)
+"""
+
+
+@pytest.fixture
+def packages(sesn: Sesn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages that are called as those of the table, whether those are installed or not."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in {"timm": TIMM, "transformers": MODELS}.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setitem(PACKAGES, name, PACKAGES[name]._replace(module=name))
+    monkeypatch.setitem(PACKAGES, "monai", PACKAGES["monai"]._replace(module="no_such_package.networks"))
+
+
+@pytest.mark.usefixtures("packages")
+@pytest.mark.parametrize(
+    "words",
+    ["timm:resnet18", "timm:resnet18.of_some_training --with width=3", "transformers:ViTModel --with width=3"],
+)
+def test_a_network_of_a_package_is_named_in_short(sesn: Sesn, words: str) -> None:
+    result = sesn("check", *words.split())
+    assert result.exit_code == 0, result.output
+
+
+OF_PACKAGES = {
+    "timm:resnet81": "timm has no network of that name; did you mean timm:resnet18 or timm:resnet34?",
+    "timm:qqq": "timm has no network of that name",
+    "timm:resnet18 --with depth=3": "got an unexpected keyword argument 'depth'; it takes pretrained=False, width=2",
+    "transformers:vitmodel": "did you mean transformers:ViTModel?",
+    "transformers:Config": "transformers has no network of that name",
+    "monai:UNet": "monai is not installed; run python -m pip install monai",
+}
+
+
+@pytest.mark.usefixtures("packages")
+@pytest.mark.parametrize("words", OF_PACKAGES)
+def test_what_a_package_does_not_have_is_bad_usage(sesn: Sesn, words: str) -> None:
+    result = sesn("check", *words.split())
+    assert result.exit_code == 2, result.output
+    assert OF_PACKAGES[words] in said(result)
     assert "Traceback" not in result.output

@@ -13,10 +13,20 @@ from sesn.errors import WrongTypeError
 
 #: So many tensors of an output are listed in a message.
 MOST_LISTED = 12
+#: At most so many tokens that have no place in the image come before those of the grid: class tokens, registers.
+MOST_APART = 8
 
 
 class OutputError(WrongTypeError):
     """What a network returned does not hold what was asked for."""
+
+
+class UndecidedError(WrongTypeError):
+    """What a network returned can be measured in several ways: names of its tensors, or the grid of its tokens."""
+
+    def __init__(self, message: str, **choices: list[str]) -> None:
+        super().__init__(message)
+        [(self.argument, self.choices)] = choices.items()
 
 
 class OutputOf(nn.Module):
@@ -25,8 +35,8 @@ class OutputOf(nn.Module):
     Args:
         module: a network that returns a tuple, a list, a dict, a dataclass, or tokens [b, n, c].
         output: the key, index or attribute of the tensor, such as "logits"; with dots between those of nested ones.
-        tokens: rows and columns of the grid that the tokens lie on. Of one token more, the first is left out: it is a
-            class token. For images of another size the grid keeps its proportions.
+        tokens: rows and columns of the grid that the tokens lie on. A few tokens more come first and are left out:
+            class tokens and registers. For images of another size the grid keeps its proportions.
 
     Raises:
         WrongTypeError: when called, if the network returned nothing of the kind; the message lists what it returned.
@@ -42,6 +52,7 @@ class OutputOf(nn.Module):
     def __init__(self, module: nn.Module, *, output: str | None = None, tokens: tuple[int, int] | None = None) -> None:
         super().__init__()
         self.module, self.output, self.tokens = module, output, tokens
+        self.apart = 0  # so many tokens were left out of the last output
         self.train(module.training)
 
     @property
@@ -70,26 +81,27 @@ class OutputOf(nn.Module):
         if laid is None:
             rule = f"rows and columns of the tokens [b, n, c] that are returned, not of {_shape(found)}"
             raise OutputError(complaint("tokens", "x".join(map(str, self.tokens)), rule))
+        self.apart = found.shape[1] - math.prod(laid.shape[-2:])
         return laid
 
 
 def laid_out(output: Tensor, tokens: tuple[int, int]) -> Tensor | None:
-    """Tokens [b, n, c], with or without a class token before them, as a map [b, c, h, w]; None if they do not fit."""
+    """Tokens [b, n, c], with or without others before them, as a map [b, c, h, w]; None if they do not fit."""
     if output.dim() != 3:
         return None
-    for apart in (0, 1):
-        count = output.shape[1] - apart
-        finer = math.sqrt(count / math.prod(tokens))
+    count = output.shape[1]
+    for apart in range(min(MOST_APART + 1, count)):
+        finer = math.sqrt((count - apart) / math.prod(tokens))
         rows, columns = (round(side * finer) for side in tokens)
-        if count and rows * columns == count:
+        if rows * columns == count - apart:
             return output[:, apart:].transpose(1, 2).reshape(len(output), -1, rows, columns)
     return None
 
 
 def square_grid(count: int) -> str:
-    """The square grid that so many tokens may lie on, with or without a class token; an example if there is none."""
+    """The square grid that so many tokens may lie on, with or without others before; an example if there is none."""
     side = math.isqrt(count)
-    return f"{side}x{side}" if side and side * side in (count, count - 1) else "14x14"
+    return f"{side}x{side}" if side and count - side * side <= MOST_APART else "14x14"
 
 
 def listed(output: Any) -> str:
@@ -98,9 +110,9 @@ def listed(output: Any) -> str:
     return ", ".join(found[:MOST_LISTED]) + (f" and {len(found) - MOST_LISTED} more" if found[MOST_LISTED:] else "")
 
 
-def first_name(output: Any) -> str:
-    """The name of the first tensor in an output; an empty text if there is none."""
-    return next((name for name, _ in _tensors(output)), "")
+def names(output: Any) -> list[str]:
+    """The names of the tensors in an output."""
+    return [name for name, _ in _tensors(output)]
 
 
 def _shape(tensor: Tensor) -> str:

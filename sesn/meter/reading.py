@@ -17,7 +17,7 @@ from sesn._checks import complaint, positive, require
 from sesn._source import is_our_bug
 from sesn._torch import BATCH_NORM, DROPOUT, eager
 from sesn.errors import UsageError, WrongTypeError
-from sesn.meter.outputs import OutputError, first_name, listed, square_grid
+from sesn.meter.outputs import OutputError, UndecidedError, listed, names, square_grid
 from sesn.meter.receptive import Receptive
 from sesn.meter.resample import resampled_size
 from sesn.meter.trail import Path, Trail
@@ -97,9 +97,10 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
 def _checked(output: Any, images: Tensor) -> Tensor:
     if not isinstance(output, Tensor):
         got = f"the module must return one tensor, got {type(output).__name__}"
-        if not (name := first_name(output)):
+        if not (named := names(output)):
             raise WrongTypeError(f"{got}; wrap it to return the tensor to measure")
-        raise WrongTypeError(f"{got} of {listed(output)}; give `output=` of sesn.OutputOf, for example {name!r}")
+        remedy = f"give `output=` of sesn.OutputOf, for example {named[0]!r}"
+        raise UndecidedError(f"{got} of {listed(output)}; {remedy}", output=named)
     said = "the module returned"
     if output.is_complex():
         raise WrongTypeError(f"{said} {output.dtype}; return a real tensor, for example torch.view_as_real(output)")
@@ -150,9 +151,11 @@ def output_grid(
         raise WrongTypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid([1.0, 2.0])"))
     found = grid if grid is not None else _module_grid(module, path)
     if found is None and kind == "scale":
-        raise UsageError(
-            f"the output {tuple(output.shape)} has three axes: for tokens [b, n, c] give the grid that they lie on, "
-            f"`tokens=` of sesn.OutputOf, for example {square_grid(output.shape[1])}, and for scales [b, c, s] `grid=`"
+        square = square_grid(output.shape[1])
+        raise UndecidedError(
+            f"the output {tuple(output.shape)} has three axes: for scales [b, c, s] give `grid=`, and for tokens "
+            f"[b, n, c] the grid that they lie on, `tokens=` of sesn.OutputOf, for example {square}",
+            tokens=[square],
         )
     if found is None:
         raise UsageError(

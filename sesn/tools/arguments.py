@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -18,11 +19,11 @@ from sesn._checks import complaint, require
 from sesn._source import line_of
 from sesn.errors import UsageError
 from sesn.meter.action import Element, ScaleTranslation
-from sesn.meter.outputs import OutputOf
+from sesn.meter.outputs import OutputOf, UndecidedError
 from sesn.meter.reading import call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set, random_images
-from sesn.tools.sizes import USUAL_SHAPES, fitting_sizes
+from sesn.tools.sizes import USUAL_SHAPES, Shape, Sizes, fitting_sizes
 from sesn.tools.target import Target, load_target
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ MOST_NUMBERS = 1 << 26
 MOST_TOGETHER = 1 << 28
 #: What is measured at if nothing else is said and the network's stride allows it; a single one is the first.
 USUAL_DOWNSCALES = (1.41, 2.0)
+#: What is chosen where it is left open, and what of the network decides it.
+CHOSEN = {
+    "input_": "stride of {stride}",
+    "downscale": "stride of {stride}",
+    "canvas": "one size of images",
+    "output": "one output",
+}
 FULL = "more would not fit into the memory with what a network makes of it"
 _SHAPE = re.compile(r"(\d+)\s*[x×,]\s*(\d+)\s*[x×,]\s*(\d+)", re.IGNORECASE)
 Number = TypeVar("Number", int, float)
@@ -142,6 +150,7 @@ class Subject(NamedTuple):
     images: Tensor
     images_name: str
     factors: list[float]
+    meter: Meter
     chosen: str = ""
     options: frozenset[str] = frozenset()
     shift: int = 0  # pixels down and right by which images are moved instead of being rescaled
@@ -157,9 +166,9 @@ class Subject(NamedTuple):
         pixels = f"shift by {self.shift} pixel{'s' if self.shift > 1 else ''}"
         return pixels if self.shift else f"downscale {', '.join(f'{1 / one:.4g}' for one in self.factors)}"
 
-    def how(self, meter: Meter) -> str:
-        """The images, the meter and the sizes in words."""
-        return "; ".join(filter(None, (self.images_name, str(meter), self.chosen)))
+    def how(self) -> str:
+        """The images, the meter and what was chosen in words."""
+        return "; ".join(filter(None, (self.images_name, str(self.meter), self.chosen)))
 
     def measuring(self) -> AbstractContextManager[None]:
         """What the user's network does wrong meanwhile is a UsageError that says where; a bug of ours passes."""
@@ -202,13 +211,13 @@ def in_options(message: str, options: Collection[str]) -> str:
     return f"`downscale` (={1 / float(factor[1]):.4g}){rest}"
 
 
-def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> Subject:
+def load_subject(context: Context, meter: Meter, at_once: int | None = None, curve: Sequence[float] = ()) -> Subject:
     """What a command's options name, read and checked; sizes that were left open are chosen, and noted among them.
 
     `at_once` is how many images are rescaled at once, for any number of downscales; by default there is one downscale,
-    and all images are rescaled at once.
+    and all images are rescaled at once. `curve` are other downscales than the usual ones.
     """
-    asked, usual = context.params, USUAL_DOWNSCALES[: None if at_once else 1]
+    asked, usual = context.params, curve or USUAL_DOWNSCALES[: None if at_once else 1]
     shape = None if asked["input_"] is None else parse_input(asked["input_"])
     translate, count = asked.get("translate"), asked["count"]
     both = translate is None or asked["downscale"] is None
@@ -220,27 +229,69 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> 
     several = at_once is not None or downscales is None or len(downscales) == 1
     require(several, "downscale", asked["downscale"], "one number here", "run once for each")
     check_sizes(shape or USUAL_SHAPES[0], downscales or usual, count, at_once or count or USUAL_COUNT)
-    target = _target(asked)
-    with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0]))), asked):
-        sizes = fitting_sizes(target.build(asked["seed"]), shape, downscales, usual, meter)
+    given = dict(asked)
+    fitted = _fitted(context, shape, downscales, usual, meter)
+    target, sizes = fitted.target, fitted.sizes
     if sizes.fixed:
-        shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, sizes.written)
+        changes = {**sizes.written, "canvas": "keep"}
+        shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, changes)
         raise UsageError(
             f"{target.words} takes images of {shown}, but not when they are rescaled; rescale the picture on "
-            f"its canvas: run {way_out} --canvas keep"
+            f"its canvas: run {way_out}"
         )
     if downscales not in (None, sizes.downscales) or shape not in (None, sizes.shape):
         name = "downscale" if shape in (None, sizes.shape) else "input_"
         rule = f"such that the network's stride of {sizes.stride} divides the sides before and after rescaling"
         way_out = f"run {command_line(context, sizes.written)}"
         raise UsageError(complaint(name.rstrip("_"), asked[name], rule, way_out))
-    chosen = [f"--{name.rstrip('_')} {value}" for name, value in sizes.written.items() if asked[name] is None]
-    said = f"{' '.join(chosen)} chosen for the network's stride of {sizes.stride}" if chosen else ""
     asked.update(sizes.written)
+    changed = [name for name in CHOSEN if asked.get(name) != given.get(name) and not _told(context, name)]
+    if chosen := {name: CHOSEN[name] for name in changed}:
+        options = " ".join(f"--{name.rstrip('_')} {asked[name]}" for name in chosen)
+        reasons = " and ".join(dict.fromkeys(chosen.values())).format(stride=sizes.stride)
+        fitted.said.append(f"{options} chosen for the network's {reasons}")
     normalised: Any = {name: parse_numbers(name, asked[name]) for name in ("mean", "std")}
     images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"], **normalised)
+    factors, said = [1 / one for one in sizes.downscales], "; ".join(fitted.said)
     shift = parse_shift(translate, sizes.stride, min(sizes.shape[1:]))
-    return Subject(target, images, name, [1 / one for one in sizes.downscales], said, frozenset(asked), shift)
+    return Subject(target, images, name, factors, fitted.meter, said, frozenset(asked), shift)
+
+
+class _Fitted(NamedTuple):
+    """A network with sizes that fit it, the meter for it, and what to say of its output."""
+
+    target: Target
+    sizes: Sizes
+    meter: Meter
+    said: list[str]
+
+
+def _fitted(
+    context: Context, shape: Shape | None, downscales: Sequence[float] | None, usual: Sequence[float], meter: Meter
+) -> _Fitted:
+    """Sizes that fit; what the network leaves no choice in is chosen among the options: its only output, its canvas."""
+    asked, target = context.params, _target(context.params)
+    module = target.build(asked["seed"])
+    with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0]))), asked):
+        try:
+            sizes = fitting_sizes(module, shape, downscales, usual, meter)
+        except UndecidedError as error:
+            first = {error.argument: error.choices[0]}
+            if error.argument == "output" and len(error.choices) == 1:
+                asked.update(first)
+                return _fitted(context, shape, downscales, usual, meter)
+            raise UsageError(f"{error}: run {command_line(context, first)}") from error
+    if sizes.fixed and "canvas" in asked and not _told(context, "canvas"):
+        asked["canvas"] = "keep"
+        return _fitted(context, shape, downscales, usual, replace(meter, canvas="keep"))
+    apart = module.apart if isinstance(module, OutputOf) else 0
+    said = [f"without the first {apart} token{'s' if apart > 1 else ''}, which the grid has no place for"]
+    return _Fitted(target, sizes, meter, said if apart else [])
+
+
+def _told(context: Context, option: str) -> bool:
+    """Whether an option stands on the command line."""
+    return str(context.get_parameter_source(option)).endswith("COMMANDLINE")
 
 
 def _target(asked: Mapping[str, Any]) -> Target:
@@ -261,8 +312,7 @@ def command_line(context: Context, changes: Mapping[str, str]) -> str:
     words, given = [], {**context.params, **changes}
     for option in context.command.params:
         key = str(option.name)
-        told = str(context.get_parameter_source(key)).endswith("COMMANDLINE")
-        if key in changes or told:
+        if key in changes or _told(context, key):
             values = given[key] if isinstance(given[key], list) else [given[key]]
             flag = [] if option.param_type_name == "argument" else [option.opts[0]]
             words += [word for value in values for word in (flag if value is True else [*flag, str(value)])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -127,39 +127,46 @@ def check(
         require(draws == 1, "draws", draws, "1 for a module", "give a function that builds it from a seed")
     several = list(factors)
 
-    def check_one(factor: float) -> Checked:
+    @cache
+    def measured(draw: int) -> list[EquivarianceError]:
+        module = build if isinstance(build, nn.Module) else build(draw)
+        return measure_batches(module, images, several, meter, lambda part: on_step(part / draws))
+
+    def check_one(place: int) -> Checked:
         errors: list[EquivarianceError] = []
 
         def one_draw(draw: int) -> Tensor:
-            module = build if isinstance(build, nn.Module) else build(draw)
-            parts = draws * len(several)
-            errors.append(measure_batches(module, images, factor, meter, lambda part: on_step(part / parts)))
+            errors.append(measured(draw)[place])
             return errors[-1].valid
 
         if draws == 1:
             one_draw(0)
             return Checked(tuple(errors))
         repetition = repeat_until(one_draw, WIDTH, most=draws, least=min(4, draws))
-        on_step((1 - len(errors) / draws) / len(several))
         return Checked(tuple(errors), repetition)
 
-    return [check_one(factor) for factor in several]
+    found = [check_one(place) for place in range(len(several))]
+    on_step(1 - measured.cache_info().currsize / draws)
+    return found
 
 
 def measure_batches(
     module: nn.Module,
     images: Tensor,
-    factor: float,
+    factors: Sequence[float],
     meter: Meter = DEFAULT,
     on_step: Callable[[float], None] = lambda part: None,
-) -> EquivarianceError:
-    """The error over batches of about equal size, so that no batch is left with a lone image."""
-    errors = []
+) -> list[EquivarianceError]:
+    """The error at each factor over batches of about equal size, so that no batch is left with a lone image."""
+    errors: list[list[EquivarianceError]] = [[] for _ in factors]
     batches = images.tensor_split(math.ceil(len(images) / BATCH))
     for batch in batches:
-        errors.append(_useful(meter.measure(module, batch, factor), meter))
-        on_step(1 / len(batches))
-    return joined(errors)
+        # A module that depends on state or chance shows it on the first images.
+        swept = meter.sweep(module, batch, factors, repeat=batch is batches[0])
+        for of_factor, error in zip(errors, swept, strict=True):
+            of_factor.append(_useful(error, meter))
+            on_step(1 / len(batches) / len(factors))
+    return [joined(of_factor) for of_factor in errors]
 
 
 def _useful(found: EquivarianceError, meter: Meter) -> EquivarianceError:

@@ -10,7 +10,8 @@ import typer
 Factory = Annotated[
     str,
     typer.Argument(
-        metavar="FILE.py:NAME|package.module:NAME", help="A torch module, or a function (or class) that returns one."
+        metavar="FILE.py:NAME|package.module:NAME|timm:NAME",
+        help="A torch module, or a function (or class) that returns one.",
     ),
 ]
 With = Annotated[
@@ -53,7 +54,7 @@ EndsName = Annotated[
     str, typer.Option(help="What lies past the border: auto, zeros, inside, circular, reflection, mean.")
 ]
 CanvasName = Annotated[
-    str, typer.Option(help="keep: rescale the picture on its canvas, for networks of one size; or follow.")
+    str, typer.Option(help="follow, or keep: rescale the picture on its canvas, as is chosen for networks of one size.")
 ]
 JsonPath = Annotated[
     Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")

@@ -41,7 +41,8 @@ def fitting_sizes(
 ) -> Sizes:
     """Sizes at which the two branches can be compared: those asked for, as far as they fit, or else others near them.
 
-    Where there are none, what was asked for comes back: measuring it says what is wrong.
+    Where there are none, what was asked for comes back: measuring it says what is wrong. A network that takes some
+    images, and returns for them what cannot be measured, is refused.
     """
     downscales = usual if asked is None else asked
     shapes = USUAL_SHAPES if shape is None else [shape, *(one for one in USUAL_SHAPES if one[0] == shape[0])]
@@ -66,7 +67,11 @@ def fitting_sizes(
 def _stride(module: nn.Module, shape: Shape, meter: Meter) -> int:
     """The stride of the coarsest map on the way to the output; 0 if the module does not take such images."""
     found = _tried(module, shape, 1.0, meter)
-    return max(1, math.ceil(found.original.sampling[0])) if isinstance(found, Branches) else 0
+    if isinstance(found, UsageError):
+        if isinstance(found, RejectedError):
+            return 0
+        raise found
+    return max(1, math.ceil(found.original.sampling[0]))
 
 
 def _nearest(module: nn.Module, shape: Shape, downscale: float, stride: int, asked: bool, meter: Meter) -> float | None:

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from sesn._source import named, neighbours, worded
 from sesn.errors import UsageError
 from sesn.meter.reading import ON_META
+from sesn.tools.packages import PACKAGES, packaged
 
-FORM = "FILE.py:NAME or package.module:NAME"
+FORM = "FILE.py:NAME, package.module:NAME or timm:NAME and the like"
 EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
 #: Where a checkpoint of a training keeps the weights, among other things.
 STATES = ("state_dict", "model_state_dict", "model")
@@ -42,12 +43,15 @@ def load_target(text: str, arguments: Sequence[str] = (), weights: Path | None =
     """The module that a text names; whatever is wrong with it is a UsageError that names the target.
 
     Args:
-        text: FILE.py:NAME or package.module:NAME, of a module or of a function that returns one.
+        text: FILE.py:NAME or package.module:NAME, of a module or of a function that returns one; or the name of a
+            network in a package, as in timm:resnet18.
         arguments: of that function, such as "width=16".
         weights: a file of safetensors, or one that torch.save wrote.
     """
     words, (origin, _, name) = f"`{text}`", text.rpartition(":")
-    if all(part.isidentifier() for part in (*origin.split("."), name)) and not origin.endswith(".py"):
+    if origin in PACKAGES:
+        path, found, home = *packaged(origin, name, words), Path.cwd() / name
+    elif all(part.isidentifier() for part in (*origin.split("."), name)) and not origin.endswith(".py"):
         path, found, home = *_imported(origin, name, words), Path.cwd() / name
     else:
         there = named(text, words, FORM, EXAMPLE)
@@ -107,8 +111,8 @@ def _check_keywords(factory: Callable[..., Any], given: Mapping[str, Any], words
     try:
         signature.bind(**given)
     except TypeError as error:
-        takes = f"it takes {signature}" if signature.parameters else "it takes none"
-        raise UsageError(f"{words}: {error}; {takes}, and `with` gives one as in width=16") from error
+        takes = ", ".join(str(one.replace(annotation=one.empty)) for one in signature.parameters.values()) or "none"
+        raise UsageError(f"{words}: {error}; it takes {takes}, and `with` gives one as in width=16") from error
 
 
 def _ready(built: Any, path: Path, words: str, weights: Path | None) -> nn.Module:

@@ -50,13 +50,14 @@ def causes(
         how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         meter, files = Meter(**how), OutputFiles(context.params)
         subject = load_subject(context, meter)
+        meter = subject.meter
         [factor], module = subject.factors, subject.target.build(seed)
         with progress_bar(progress, doing="switching causes off") as on_step, subject.measuring():
             split = split_into(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
         if split.steps:
             console.print(causes_table(split))
         console.print(in_words(split), highlight=False)
-        console.print(f"{subject.how(meter)}, observed without crop; {machine_line()}", highlight=False)
+        console.print(f"{subject.how()}, observed without crop; {machine_line()}", highlight=False)
 
         def draw() -> Any:
             from sesn.tools.waterfall import draw_causes

@@ -66,6 +66,7 @@ def check(
         files = OutputFiles(context.params)
         require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
         subject = load_subject(context, meter, checking.BATCH)
+        meter = subject.meter
 
         def build(draw: int) -> Any:
             return subject.target.build(seed + draw)
@@ -74,7 +75,7 @@ def check(
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
             causes = likely_causes(build(0), subject.images, results)
-            say(console, target, f"{subject.how(meter)}; in eval mode", results, tolerance, causes, absolute)
+            say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
 

@@ -60,6 +60,7 @@ def profile(
         meter, files = Meter(**how), OutputFiles(context.params)
         tables.lines([], depth=depth, **shown)  # wrong options are refused before anything is measured
         subject = load_subject(context, meter)
+        meter = subject.meter
         [moved], module = subject.elements, subject.target.build(seed)
         with progress_bar(progress) as on_step, subject.measuring():
             found = profiling.profile(module, subject.images, moved, meter, on_step)
@@ -69,7 +70,7 @@ def profile(
         deep = depth or (None if all_ or sort != "order" else tables.fitting_depth(rows))
         table = tables.profile_table(rows, title, floor=floor, width=console.width, depth=deep, **shown)
         console.print(table, highlight=False)
-        console.print(f"{tables.LEGEND}\n{subject.how(meter)}; {machine_line()}", highlight=False)
+        console.print(f"{tables.LEGEND}\n{subject.how()}; {machine_line()}", highlight=False)
 
         def draw() -> Any:
             from sesn.tools.profile_picture import draw_profile
