@@ -8,13 +8,14 @@ draws the picture from the rows in that folder; with --measure it trains the net
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
+import runpy
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -37,11 +38,7 @@ NETWORKS: dict[str, tuple[str, str, str, str, tuple[int, ...]]] = {
 def measure(seeds: int = 5, epochs: int = 10, images: int = 640, sizes: Sequence[int] = SIZES) -> list[dict[str, Any]]:
     """One row per network and seed, which draws the weights, the split and the batches: the accuracy at every size."""
     torch.set_num_threads(1)
-    spec = importlib.util.spec_from_file_location("classifier", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
     rows = []
     for method, (label, _, _, maker, trained) in NETWORKS.items():
         for seed in range(seeds):
