@@ -68,10 +68,11 @@ def mean(rows: list[dict[str, Any]], method: str, size: int) -> str:
 
 def sentence(rows: list[dict[str, Any]]) -> str:
     """What the README says of the picture."""
-    parts = [f"{mean(rows, 'sesn', size)} against {mean(rows, 'cnn', size)} at {size} pixels" for size in (12, 24)]
+    ours, other = ([mean(rows, method, size) for size in (12, 24)] for method in ("sesn", "cnn"))
     return (
-        f"Trained on digits of {TRAINED_AT} pixels only, a scale-equivariant network reads {parts[0]} and {parts[1]}, "
-        "where the other number is that of an ordinary CNN with about as many parameters."
+        f"Trained on digits of {TRAINED_AT} pixels only, a scale-equivariant network reads {ours[0]} of other digits "
+        f"at 12 pixels and {ours[1]} at 24 pixels. An ordinary CNN with about as many parameters reads {other[0]} "
+        f"and {other[1]}."
     )
 
 
