@@ -88,6 +88,17 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/docs; a warning or a broken link is an error."""
+    install(session, "-e", ".[harness,docs]")
+    shutil.rmtree("build/docs", ignore_errors=True)
+    session.run(
+        "sphinx-build", "-W", "--keep-going", "-n", "-q", *session.posargs, "docs", "build/docs", env=ONE_THREAD
+    )
+    session.run("python", "tests/site_check.py", "build/docs")
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Time the layers against the textbook form and an ordinary convolution; `-- methods` times whole networks."""
     install(session, "-e", ".[harness]")

@@ -177,7 +177,8 @@ def test_options_reach_the_measurement_and_the_diagnosis(check: Check, tmp_path:
     moving = {key: told[key] for key in ("ends", "resampler") if key in told}
     findings = diagnose(module, images, error, grid=grid, **moving)
     assert findings[0].cause == "wrong output representation"
-    assert document["diagnosis"] == [f"{finding} (downscale 2)" for finding in findings]
+    spoken = [str(finding).replace("`grid=`", "--grid") for finding in findings]
+    assert document["diagnosis"] == [f"{finding} (downscale 2)" for finding in spoken]
     assert {key: document["settings"][key] for key in words} == words
     assert document["settings"]["grid"] == "1.5,3,6"
 

@@ -13,6 +13,7 @@ import slow
 import torch
 from measures import EXPORTS
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
 
 import sesn
 from sesn.algorithms import ALGORITHMS
@@ -120,12 +121,34 @@ def test_inductor_compiles_a_network(algorithm: Any) -> None:
     agree(nn.Sequential(lift, sesn.BandlimitedReLU(), conv, sesn.ScaleProjection()), IMAGE, "inductor")
 
 
-def test_other_sides_are_compiled_anew() -> None:
-    layer = sesn.ScaleLift(2, 3, A).eval()
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    for batch, h, w in ((2, 9, 8), (3, 9, 8), (2, 10, 11)):
-        x = slow.uniform(1, batch, 2, h, w).float()
-        torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+#: Batches and sides in turn, and how often torch has compiled by then: at the second batch it leaves the batch open.
+TURNS = {(4, 9, 8): 1, (5, 9, 8): 2, (7, 9, 8): 2, (4, 10, 11): 3, (6, 10, 11): 3}
+DYNAMIC = [pytest.param(None, id="default"), pytest.param(True, id="dynamic", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("dynamic", DYNAMIC)
+def test_only_other_sides_are_compiled_anew(algorithm: Any, dynamic: bool | None) -> None:
+    """Forward and backward; how often it compiles is told where torch decides what is open."""
+    layer = sesn.ScaleLift(2, 3, A, algorithm=algorithm)
+    counted = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, backend=counted, fullgraph=True, dynamic=dynamic)
+    for (batch, h, w), times in TURNS.items():
+        x = slow.uniform(1, batch, 2, h, w).float().requires_grad_()
+        inputs = [x, *layer.parameters()]
+        found, expected = ((out, *torch.autograd.grad(out.square().sum(), inputs)) for out in (compiled(x), layer(x)))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert dynamic or counted.frame_count == times
+
+
+def test_beyond_a_limit_torch_compiles_no_further_sides() -> None:
+    """As docs/compiling-and-saving.md says; it names the limit that torch has."""
+    assert torch._dynamo.config.recompile_limit == 8
+    compiled = torch.compile(sesn.ScaleLift(2, 3, A), backend="eager", fullgraph=True)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        compiled(torch.zeros(3, 2, 8, 8))
+        with pytest.raises(Exception, match=r"recompile_limit|fullgraph=True"):
+            compiled(torch.zeros(3, 2, 9, 8))
 
 
 @EXPORTS

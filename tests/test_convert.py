@@ -68,10 +68,20 @@ class Squeeze(nn.Module):
 LAYERS["squeeze"] = Squeeze
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_does_on_fields_what_it_does_on_maps(name: str) -> None:
+    follows([name], 1, False, 0)
+    follows([name, name], 0, False, 0)
+
+
 @given(st.lists(st.sampled_from(sorted(LAYERS)), max_size=5), st.integers(0, 2), st.booleans(), st.integers(0, 99))
 def test_a_converted_network_is_the_original_at_its_reference_scale(
     names: list[str], reference: int, classifies: bool, seed: int
 ) -> None:
+    follows(names, reference, classifies, seed)
+
+
+def follows(names: list[str], reference: int, classifies: bool, seed: int) -> None:
     head = [nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8, 3)] if classifies else []
     body = seeded(seed, lambda: [nn.Conv2d(1, 2, 3, padding=1), *(LAYERS[name](2) for name in names)])
     original = settled(nn.Sequential(*body, *head), 1, 24, 24)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
@@ -18,6 +21,7 @@ from sesn.methods.sevf import SEVFConv, SEVFLift, sevf_angles, sevf_scales
 from sesn.methods.si_convnet import SIConv
 from sesn.methods.sicnn import SiCNNConv, SiCNNLift
 from sesn.methods.ss_cnn import SSConv
+from sesn.strategies import SEEDS, bases, random_images, random_network, scale_grids
 
 GRID = ScaleGrid([1.5, 2.1])
 
@@ -124,6 +128,71 @@ def test_weights_may_be_swapped_on_conversion_and_loading(monkeypatch: pytest.Mo
     with torch.no_grad():
         layer(image.double())
     layer.load_state_dict(lift().double().state_dict())
+
+
+# Laws, over drawn bases
+
+CHANGES = st.sampled_from(["sigmas", "window", "type"])
+FACTORS = st.floats(1.01, 2.0)
+ORDERS = st.integers(2, 3)  # of one function both types have the same
+LOADING = st.fixed_dictionaries({"strict": st.booleans(), "assign": st.booleans()})
+
+
+def changed(basis: SteerableBasis, change: str, factor: float, orders: int) -> SteerableBasis:
+    """A basis of as many functions, with another range of sigmas, another window or of the other type."""
+    grid, window = basis.grid, basis.kernel_size
+    if change == "type":
+        return basis_b(grid, window, orders, max_order=2, mult=1.1)
+    if change == "window":
+        return basis_a(grid, window + 2, orders)
+    return basis_a(ScaleGrid([sigma * factor for sigma in grid.sigmas]), window, orders)
+
+
+def wrapped(network: nn.Module, data_parallel: bool) -> dict[str, Any]:
+    """The state of a network, also by way of a wrapper that prefixes every name."""
+    state = nn.DataParallel(network).state_dict() if data_parallel else network.state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    return written_and_read(state)
+
+
+@given(basis=bases(kind=st.sampled_from(["a", "b"])), seed=SEEDS, parallel=st.booleans(), loading=LOADING)
+def test_what_was_saved_is_loaded_to_the_bit(
+    basis: SteerableBasis, seed: int, parallel: bool, loading: dict[str, bool]
+) -> None:
+    trained, fresh = (random_network(basis, each, depth=0) for each in (seed, seed + 1))
+    fresh.load_state_dict(wrapped(trained, parallel), **loading)
+    image = random_images(seed, (1, 1, 6, 6))
+    assert torch.equal(fresh(image), trained(image))
+
+
+@given(st.data(), scale_grids(), CHANGES, FACTORS, ORDERS, SEEDS, st.booleans(), LOADING)
+def test_another_basis_is_refused_and_loaded_when_one_insists(
+    data: st.DataObject,
+    grid: ScaleGrid,
+    change: str,
+    factor: float,
+    orders: int,
+    seed: int,
+    parallel: bool,
+    loading: dict[str, bool],
+) -> None:
+    basis = data.draw(bases(grid=grid, orders=orders))
+    trained = random_network(basis, seed)
+    other = random_network(changed(basis, change, factor, orders), seed + 1)
+    before = [value.clone() for value in other.parameters()]
+    with pytest.raises(RuntimeError, match=r"belong to other constants.*there and.*here.*pass dict\(state_dict\)"):
+        other.load_state_dict(wrapped(trained, parallel), **loading)
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), before, strict=True))
+    other.load_state_dict(dict(wrapped(trained, parallel)), **loading)
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), trained.parameters(), strict=True))
+
+
+def test_safetensors_keep_no_constants_and_are_loaded_unchecked(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    trained, other = lift(), lift(ScaleGrid([2.5, 3.5]))
+    safetensors.save_file(trained.state_dict(), tmp_path / "weights.safetensors")
+    other.load_state_dict(safetensors.load_file(tmp_path / "weights.safetensors"))
+    assert torch.equal(other.weight, trained.weight)
 
 
 def test_a_network_lists_its_constants_as_plain_json() -> None:

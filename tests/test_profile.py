@@ -287,6 +287,7 @@ def test_tokens_and_heads_are_maps_whatever_the_output_is() -> None:
     assert [rows[name].kind for name in ("cut", "before attend", "attend", "before heads")] == ["map", *["tokens"] * 3]
     assert rows["before attend"].values == rows["cut"].values  # the same numbers in another order
     assert rows["heads"].relative == pytest.approx(rows["attend"].relative)
+    assert rows["before heads"].own == pytest.approx(0, abs=1e-9)  # functions have only rearranged it
     assert rows["attend"].leaf  # it holds a layer that it does not call
 
 

@@ -58,7 +58,7 @@ def test_every_row_that_is_not_too_deep_is_in_one_line(
     assert sorted(held) == sorted(wanted)
     if sort == "order":
         assert held == wanted
-    assert all(len(line.rows) == 1 for line in found if unfolded or not line.reason)
+    assert all((len(line.rows) > 1) == (bool(line.reason) and not unfolded) for line in found)
     # Two lines beside each other that say the same are one.
     assert all(not a.reason or (a.reason, a.note) != (b.reason, b.note) for a, b in pairwise(found))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +12,13 @@ from harness.experiment import Context, Request
 from harness.experiments import EXPERIMENTS, Cell
 from harness.experiments.projections import PARTNERED, PROJECTIONS, delta_projection, projected_job
 from harness.experiments.training import MNISTSettings, mnist_job
-from harness.report.projections import NAMES
+from harness.paper import published
+from harness.report.projections import NAMES, frame, table
+from harness.report.select import select
+from harness.store.frame import load
 from sesn import ScaleProjection
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def cell_of(experiment: str, **settings: object) -> Cell:
@@ -62,3 +68,15 @@ def test_the_network_differs_from_that_of_mnist_scale_by_its_projection_alone(pr
     (project,) = (layer for layer in ours.modules() if isinstance(layer, ScaleProjection))
     assert str(project) == str(PROJECTIONS[projection]())
     assert (str(ours) == str(theirs)) == (projection == "max")
+
+
+def test_the_numbers_in_the_docs_are_those_of_the_rows():
+    shown = (ROOT / "docs" / "measuring-delta.md").read_text(encoding="utf-8").partition("## Fields are exact")[2]
+    heading, _, *lines = ([one.strip() for one in row.split("|")[1:-1]] for row in shown.splitlines() if "|" in row[:1])
+    keys = ("delta-projection", "mnist-projection")
+    rows = load(ROOT / "reports" / "rows", keys)
+    made = table(frame({key: select(rows, published(), EXPERIMENTS[key]) for key in keys}))
+    measured = {line[0].text: dict(zip(made.heading, line, strict=True)) for line in made.lines}
+    for name, *texts in lines[: len(NAMES) + 1]:
+        for column, text in zip(heading[1:], texts, strict=True):
+            assert text in (measured[name.replace("`", "")][column].text, "not run", ""), (name, column)

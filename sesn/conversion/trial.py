@@ -92,7 +92,7 @@ class Trial(TorchFunctionMode):
         name = self.names[id(module)]
         self._running.append(name)
         # A head that comes after means over positions gets [b, c, s].
-        if name != self.head or self._projected or inputs[0].dim() not in (FIELD, 3):
+        if name != self.head or self._projected or axes(inputs) not in (FIELD, 3):
             return None
         self._projected = True
         return inputs[0].select(2, self.reference), *inputs[1:]
@@ -108,12 +108,15 @@ class Trial(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if self._inside_leaf or not callable(vars(F).get(name)) or axes(args) != FIELD:
             return func(*args, **options)
-        found, same = tried(lambda x: func(x, *args[1:], **options), args[0])
-        if same:
-            return func(*args, **options)  # which may work in place
+
+        def on(x: Tensor) -> Any:
+            return func(x, *args[1:], **options)
+
+        if suits_fields(on, args[0]):
+            return on(args[0])
         reason = "takes scales for pixels; make it a layer of the network, such as nn.MaxPool2d or nn.Upsample"
         self._tell(self._running[-1], "cannot be", f"F.{name}", reason)
-        return found
+        return each_scale(on, args[0])
 
     # A layer that is met
 
@@ -159,7 +162,7 @@ class Trial(TorchFunctionMode):
             return nn.Dropout3d(module.p, module.inplace), "Dropout3d", None
         if mixes(module):
             return None, "its weights mix pixels or channels, and there is no such layer for fields", None
-        if tried(lambda x: own(x, *args[1:], **kwargs), args[0])[1]:
+        if suits_fields(lambda x: own(x, *args[1:], **kwargs), args[0]):
             return None, "does the same on fields", None
         return EachScale(module), f"EachScale({type(module).__name__})", None
 
@@ -200,21 +203,25 @@ def mixes(module: nn.Module) -> bool:
     return any(sum(extent > 1 for extent in weight.shape) > 1 for weight in module.parameters())
 
 
-def tried(function: Callable[[Tensor], Any], field: Tensor) -> tuple[Any, bool]:
-    """What a function of maps gives for every scale by itself, and whether it gives the same for the field.
+def suits_fields(function: Callable[[Tensor], Any], field: Tensor) -> bool:
+    """Whether a function of maps gives for a field what it gives for every scale by itself.
 
-    What it raises is an answer as well: code that was written for four axes may raise anything.
+    It is tried on numbers that differ between scales, which those of the field may not. What it raises is an answer as
+    well: code that was written for four axes may raise anything.
     """
+    waves = torch.arange(field.numel(), dtype=torch.float64).sqrt().cos().reshape(field.shape)
+    sizes = torch.arange(1.0, field.shape[2] + 1)[:, None, None]
+    probe = (waves * sizes).to(field)
     try:
-        wanted = each_scale(function, field.clone())
+        wanted = each_scale(function, probe.clone())
     except Exception:
-        return None, True  # not of maps alone: it works on the field, or its own error says why it does not
+        return True  # not of maps alone: it works on the field, or its own error says why it does not
     try:
-        found = function(field.clone())
+        found = function(probe.clone())
     except Exception:
-        return wanted, False
+        return False
     same = isinstance(found, Tensor) and found.shape == wanted.shape
-    return wanted, same and torch.allclose(found, wanted, rtol=1e-4, atol=1e-6, equal_nan=True)
+    return same and torch.allclose(found, wanted, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
 def pointwise(conv: nn.Conv2d) -> ScaleConv1x1:

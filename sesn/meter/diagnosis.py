@@ -161,7 +161,7 @@ def _in_the_projection(case: Case, projections: list[ScaleProjection]) -> Iterat
     plain = next((one for one in projections if not isinstance(one, PartneredProjection)), None)
     if plain is None:
         return
-    longer = "use a grid of more octaves; tapering its ends or leaving them out does not help"
+    longer = "a grid of more octaves lowers Delta of maps; tapering its ends or leaving them out does not"
     remedy = longer.capitalize()
     grid = next((basis.grid for basis in reversed(case.bases)), None)
     steps = round(abs(math.log(case.error.factor)) / math.log(grid.ratio)) if grid and len(grid) > 1 else 0

@@ -193,13 +193,13 @@ def _measuring(target: Target, images: Tensor) -> Iterator[None]:
         raise
 
 
-def load_subject(context: Context, meter: Meter, at_once: int | None = None) -> Subject:
+def load_subject(context: Context, meter: Meter, at_once: int | None = None, curve: Sequence[float] = ()) -> Subject:
     """What a command's options name, read and checked; sizes that were left open are chosen, and noted among them.
 
     `at_once` is how many images are rescaled at once, for any number of downscales; by default there is one downscale,
-    and all images are rescaled at once.
+    and all images are rescaled at once. `curve` are other downscales than the usual ones.
     """
-    asked, usual = context.params, USUAL_DOWNSCALES[: None if at_once else 1]
+    asked, usual = context.params, curve or USUAL_DOWNSCALES[: None if at_once else 1]
     shape = None if asked["input_"] is None else parse_input(asked["input_"])
     translate, count = asked.get("translate"), asked["count"]
     both = translate is None or asked["downscale"] is None

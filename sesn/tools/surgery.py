@@ -26,6 +26,7 @@ from sesn import (
     SteerableBasis,
 )
 from sesn._source import worded
+from sesn._torch import with_replaced
 from sesn.algorithms.axis import PaddingMode
 from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
 from sesn.meter.diagnosis import POINTWISE
@@ -49,11 +50,7 @@ def changed(module: nn.Module, change: Change) -> nn.Module | None:
     new = {id(old): fresh for old in clone.modules() if (fresh := change(old)) is not None}
     if not new:
         return None
-    for parent in list(clone.modules()):
-        for name, child in parent.named_children():
-            if id(child) in new:
-                setattr(parent, name, new[id(child)])
-    return new.get(id(clone), clone)
+    return with_replaced(clone, new)
 
 
 def is_circular(module: nn.Module) -> bool:

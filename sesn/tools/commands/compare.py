@@ -1,0 +1,141 @@
+"""`sesn compare`: several networks in one table and one picture."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from sesn.errors import UsageError
+from sesn.tools import options
+from sesn.tools.consoles import consoles, progress_bar
+
+#: What has to be the same for all, or their numbers cannot be compared.
+SIZES = ("input_", "downscale", "canvas")
+#: Options of the other commands that are about one network; here its factory says them.
+_OF_ONE = {"with_": None, "weights": None, "output": None, "tokens": None}
+
+
+def compare(
+    context: typer.Context,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE.py:NAME|package.module:NAME ...", help="Torch modules, or functions that return one."
+        ),
+    ],
+    names: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="What to call them; by default the targets, shortened.")
+    ] = None,
+    input_: options.InputShape = None,
+    downscale: Annotated[
+        str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves. By default 1.41,2,2.83,4 or near.")
+    ] = None,
+    images: options.ImageSet = "embedded",
+    count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
+    data: options.DataRoot = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    resampler: options.ResamplerName = "lanczos3",
+    ends: options.EndsName = "auto",
+    canvas: options.CanvasName = "follow",
+    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above it.")] = None,
+    json: options.JsonPath = None,
+    picture: options.PicturePath = None,
+    force: options.Force = False,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure the relative Δ of several networks at several downscales, on the same images; draw it as curves.
+
+    1 above the tolerance; 2 on bad usage, also if one of them cannot be measured: the others are, all the same.
+    """
+    with consoles(quiet, json == options.STDOUT) as (console, progress):
+        from sesn import Meter
+        from sesn._checks import require
+        from sesn.tools import compare as comparing
+        from sesn.tools.machine import machine_line
+        from sesn.tools.output import OutputFiles
+
+        how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
+        meter, files = Meter(**how), OutputFiles(context.params)
+        require(tolerance is None or tolerance >= 0, "tolerance", tolerance, "at least 0")
+        called = comparing.short_names(targets) if names is None else [name.strip() for name in names.split(",")]
+        require(len(called) == len(targets), "names", names, f"{len(targets)} names, one for each target")
+        subjects, common = _subjects(context, meter, comparing.USUAL_CURVE)
+        found = []
+        with progress_bar(progress, total=len(targets)) as on_step:
+            for name, subject in zip(comparing.numbered(called), subjects, strict=True):
+                if isinstance(subject, UsageError):
+                    on_step(1.0)
+                    found.append(comparing.Compared(name, failure=str(subject)))
+                else:
+                    given = subject.target.build(seed), subject.images, subject.factors, subject.meter
+                    found.append(comparing.compare_one(name, *given, on_step, subject.measuring()))
+        console.print(comparing.compare_table(found, tolerance))
+        known = {one.name: subject for one, subject in zip(found, subjects, strict=True) if hasattr(subject, "images")}
+        shown = "; ".join(dict.fromkeys(subject.images_name for subject in known.values()))
+        own = ["no size fits all of them, so each is measured at its own"]
+        own += [f"{name}: {subject.how()}" for name, subject in known.items()]
+        sizes = "--input {input_} --downscale {downscale} --canvas {canvas} for all".format(**context.params)
+        for words in [shown, sizes] if common else own:
+            console.print(words, highlight=False)
+        console.print(f"resampler {resampler}; in eval mode; {machine_line()}", highlight=False)
+        for line in comparing.sentences(found, tolerance):
+            console.print(line, highlight=False, soft_wrap=True)
+
+        def draw() -> Any:
+            from sesn.tools.curves import draw_curves
+
+            return draw_curves(found, tolerance)
+
+        rows = [{"target": target, **one.row(tolerance)} for target, one in zip(targets, found, strict=True)]
+        well = all(one.passes(tolerance) for one in found)
+        if any(one.results for one in found):
+            files.write(shown, {"passes": well, "common": common, "networks": rows}, console, draw)
+    raise typer.Exit(2 if any(one.failure for one in found) else 0 if well else 1)
+
+
+def _subjects(context: typer.Context, meter: Any, curve: Sequence[float]) -> tuple[list[Any], bool]:
+    """What is measured of each target, or why it cannot be; and whether all have the same images and downscales.
+
+    Sizes that one network needs are tried on all of them, and kept where they fit.
+    """
+    from sesn.tools.arguments import load_subject
+    from sesn.tools.check import BATCH
+
+    def load(target: str, sizes: dict[str, str]) -> tuple[Any, dict[str, str]]:
+        one = copy.copy(context)
+        one.params = {**_OF_ONE, **context.params, **sizes, "target": target}
+        try:
+            subject = load_subject(one, replace(meter, canvas=one.params["canvas"]), BATCH, curve)
+        except UsageError as refusal:
+            return refusal, {}
+        return subject, {name: one.params[name] for name in SIZES}
+
+    def fits(subject: Any) -> bool:
+        try:
+            with subject.measuring():
+                module = subject.target.build(context.params["seed"])
+                subject.meter.branches(module, subject.images[:1], subject.factors[0])
+        except UsageError:
+            return False
+        return True
+
+    targets = context.params["targets"]
+    own = [load(target, {}) for target in targets]
+    wanted = [sizes for _, sizes in own if sizes]
+    if all(sizes == wanted[0] for sizes in wanted):
+        context.params.update(*wanted[:1])
+        return [subject for subject, _ in own], True
+    # One that cannot be measured at sizes of its own choice is asked at no others.
+    able = [bool(sizes) and fits(subject) for subject, sizes in own]
+    for _, sizes in (one for one, can in zip(own, able, strict=True) if can):
+        trial = [load(target, sizes)[0] if can else None for target, can in zip(targets, able, strict=True)]
+        if all(not isinstance(one, UsageError) and fits(one) for one in trial if one is not None):
+            context.params.update(sizes)
+            return [new or old for new, (old, _) in zip(trial, own, strict=True)], True
+    return [subject for subject, _ in own], False

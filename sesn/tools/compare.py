@@ -1,0 +1,174 @@
+"""`compare`: the relative Delta of several networks over the change of scale, on the same images."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor, nn
+
+from sesn import Meter
+from sesn.errors import UsageError
+from sesn.tools.check import DEFAULT, Checked, check
+from sesn.tools.verdict import number, passes, verdict
+
+#: Half octaves: the downscales of a curve, if nothing else is said. Those of most scale grids are among them.
+USUAL_CURVE = (2**0.5, 2.0, 2**1.5, 4.0)
+USUAL_FACTORS = tuple(1 / downscale for downscale in USUAL_CURVE)
+#: Of a longer name the end is kept, which says most.
+LONGEST_NAME = 32
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One network: what was measured at each factor, or why nothing was."""
+
+    name: str
+    results: tuple[Checked, ...] = ()
+    parameters: int = 0
+    failure: str = ""
+
+    def passes(self, tolerance: float | None = None) -> bool:
+        """Whether it was measured and every relative Delta shows something and is within the tolerance, if any."""
+        return bool(self.results) and all(passes(result, tolerance) for result in self.results)
+
+    @property
+    def worst(self) -> Checked:
+        """The result with the largest relative Delta, or one that could not be compared."""
+        return max(self.results, key=lambda found: (not passes(found, None), found.relative.median))
+
+    def row(self, tolerance: float | None = None) -> dict[str, Any]:
+        """Everything as plain data."""
+        kept = {name: getattr(self, name) for name in ("name", "parameters", "failure")}
+        return {**kept, "passes": self.passes(tolerance), "results": [result.row() for result in self.results]}
+
+
+def compare(
+    networks: Mapping[str, nn.Module],
+    images: Tensor,
+    factors: Iterable[float] = USUAL_FACTORS,
+    meter: Meter = DEFAULT,
+    on_step: Callable[[float], None] = lambda part: None,
+) -> list[Compared]:
+    """Measure several networks on the same images; one that refuses them says why, and the others are measured.
+
+    Args:
+        networks: in eval mode, by the name that tables and pictures give them.
+        images: zero-mean images [n, c, h, w].
+        factors: s each; below 1 shrinks.
+        meter: how to measure.
+        on_step: told which part of the work was done now; the parts sum to 1.
+
+    Example:
+        >>> from sesn.tools.images import random_images
+        >>> networks = {"exact": nn.Identity(), "grey": nn.Conv2d(3, 1, 1)}
+        >>> found = compare(networks, random_images(0, (2, 1, 48, 48)), [1 / 2])
+        >>> [(one.name, one.passes(1e-3), bool(one.failure)) for one in found]
+        [('exact', True, False), ('grey', False, True)]
+    """
+    several = [*factors]
+
+    def advance(part: float) -> None:
+        on_step(part / len(networks))
+
+    return [compare_one(name, network, images, several, meter, advance) for name, network in networks.items()]
+
+
+def compare_one(
+    name: str,
+    module: nn.Module,
+    images: Tensor,
+    factors: Sequence[float],
+    meter: Meter = DEFAULT,
+    on_step: Callable[[float], None] = lambda part: None,
+    measuring: AbstractContextManager[None] | None = None,
+) -> Compared:
+    """Measure one of the networks; `measuring` makes a UsageError of what it does wrong."""
+    done = 0.0
+
+    def advance(part: float) -> None:
+        nonlocal done
+        done += part
+        on_step(part)
+
+    try:
+        with measuring or nullcontext():
+            found = check(module, images, factors, meter, on_step=advance)
+            return Compared(name, tuple(found), sum(each.numel() for each in module.parameters()))
+    except UsageError as refusal:
+        on_step(1 - done)
+        return Compared(name, failure=str(refusal))
+
+
+def short_names(targets: Sequence[str]) -> list[str]:
+    """What tells the targets apart in few letters: the name, the file with it, or all; the same one is numbered."""
+    forms = [
+        [name, f"{PurePath(origin).stem}:{name}", text]
+        for text in targets
+        for origin, _, name in [text.rpartition(":")]
+    ]
+    shortest = []
+    for own in forms:
+        told = (form for place, form in enumerate(own) if [other[place] for other in forms].count(form) == 1)
+        shortest.append(next(told, own[-1]))
+    return numbered([one if len(one) <= LONGEST_NAME else f"…{one[1 - LONGEST_NAME :]}" for one in shortest])
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The names, those that are the same told apart by numbers."""
+    times, met, found = Counter(names), Counter[str](), []
+    for name in names:
+        met[name] += 1
+        found.append(f"{name} ({met[name]})" if times[name] > 1 else name)
+    return found if len({*found}) == len(found) else numbered(found)
+
+
+def compare_table(found: Sequence[Compared], tolerance: float | None = None) -> Table:
+    """The networks for a terminal, two lines each: the relative Delta at each downscale, and Delta itself."""
+    columns = sorted({_heading(result) for one in found for result in one.results}, key=float)
+    table = Table(box=box.SIMPLE_HEAD, title="relative Δ by downscale, and Δ itself", pad_edge=False)
+    table.add_column("network", overflow="fold")
+    for heading in ("parameters", *columns, "verdict"):
+        table.add_column(heading, justify="right")
+    for one in found:
+        if one.failure:
+            table.add_row(Text(one.name), "–", *["–"] * len(columns), Text("not measured", "red"))
+            continue
+        at = {_heading(result): result for result in one.results}
+        shown = [at.get(column) for column in columns]
+        relative = [number(result.relative.median) if result else "" for result in shown]
+        delta = [number(result.delta.median) if result else "" for result in shown]
+        table.add_row(Text(one.name), f"{one.parameters:,}", *relative, Text(*verdict(one.worst, tolerance)))
+        table.add_row("  Δ itself", "", *delta, "", style="dim")
+    return table
+
+
+def _heading(result: Checked) -> str:
+    return f"{result.downscale:.4g}"
+
+
+def sentences(found: Sequence[Compared], tolerance: float | None = None) -> list[str]:
+    """What was found in words: why a network was not measured, which is nearest to equivariance, and who passes."""
+    said = [f"{one.name} could not be measured: {one.failure}" for one in found if one.failure]
+    known = [one for one in found if one.results and not math.isnan(one.worst.relative.median)]
+    if len(known) > 1:
+        best = min(known, key=lambda one: one.worst.relative.median)
+        worst = f"{number(best.worst.relative.median)} at downscale {_heading(best.worst)}"
+        said.append(f"{best.name} is nearest to equivariance: its relative Δ is at most {worst} (1 is chance)")
+    silent = {one.name: [_heading(r) for r in one.results if not passes(r, None)] for one in found}
+    said += [
+        f"{name} shows nothing at downscale {', '.join(at)}: it does not pass" for name, at in silent.items() if at
+    ]
+    if tolerance is not None:
+        above = [one.name for one in found if one.results and not one.passes(tolerance)]
+        told = f"not within the tolerance {tolerance:g}: {', '.join(above)}"
+        said.append(told if above else f"all that were measured are within the tolerance {tolerance:g}")
+    return said
