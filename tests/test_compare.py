@@ -169,8 +169,9 @@ def test_every_outcome_has_its_status_and_its_files(
     assert Path("out.svg").exists()
 
 
-def test_nothing_is_written_where_nothing_was_measured(sesn: Sesn) -> None:
-    result = sesn("nothing missing", *FILES)
+@pytest.mark.parametrize("names", ["nothing missing", "nothing Refuses"])
+def test_nothing_is_written_where_nothing_was_measured(sesn: Sesn, names: str) -> None:
+    result = sesn(names, *FILES)
     assert result.exit_code == 2, result.output
     assert result.output.count("could not be measured") == 2
     assert not list(Path().glob("out.*"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -64,10 +64,10 @@ def examples() -> list[pytest.ParameterSet]:
     ]
 
 
-def run(path: Path, block: Block) -> None:
+def run(path: Path, block: Block, names: dict[str, Any] | None = None) -> None:
     # The blank lines make a traceback point at the document's own line.
     code = compile("\n" * (block.line - 1) + block.text, str(path), "exec")
-    exec(code, {"__name__": "__main__"})
+    exec(code, {"__name__": "__main__"} if names is None else names)
 
 
 @pytest.mark.parametrize(("path", "block"), examples())
@@ -126,7 +126,9 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 
 
 @pytest.mark.parametrize(
-    "page", [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "reports" / "README.md"], ids=lambda p: p.name
+    "page",
+    [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "reports" / "README.md"],
+    ids=lambda p: p.name,
 )
 def test_links_lead_to_files(page: Path) -> None:
     missing = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
