@@ -20,7 +20,7 @@ from sesn._source import line_of
 from sesn.errors import UsageError
 from sesn.meter.action import Element, ScaleTranslation
 from sesn.meter.outputs import OutputOf, UndecidedError
-from sesn.meter.reading import call, odd_output
+from sesn.meter.reading import RejectedError, call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set, random_images
 from sesn.tools.sizes import USUAL_SHAPES, Shape, Sizes, fitting_sizes
@@ -183,9 +183,12 @@ def _measuring(target: Target, images: Tensor) -> Iterator[None]:
     except BaseException as error:  # it runs the user's code, which may raise anything
         place = line_of(error, target.path)
         if isinstance(error, UsageError | OSError):  # worded already
-            if place in str(error):
+            words = str(error)
+            if isinstance(error, RejectedError):
+                words += "; give --input of another shape, or wrap it in a module that takes images [b, c, h, w]"
+            if words == str(error) and place in words:
                 raise
-            raise UsageError(f"{error}{place}") from error
+            raise UsageError(words if place in words else f"{words}{place}") from error
         if place:
             raise UsageError(f"{target.words}: {type(error).__name__}: {error}{place}") from error
         if isinstance(error, Exception) and (odd := _oddity(target.build(0), images)):
