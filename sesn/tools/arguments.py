@@ -20,7 +20,7 @@ from sesn._source import line_of
 from sesn.errors import UsageError
 from sesn.meter.action import Element, ScaleTranslation
 from sesn.meter.outputs import OutputOf, UndecidedError
-from sesn.meter.reading import call, odd_output
+from sesn.meter.reading import RejectedError, call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set, random_images
 from sesn.tools.sizes import USUAL_SHAPES, Shape, Sizes, fitting_sizes
@@ -185,6 +185,8 @@ def _measuring(target: Target, images: Tensor, options: Collection[str]) -> Iter
         place = line_of(error, target.path)
         if isinstance(error, UsageError | OSError):  # worded already
             words = in_options(str(error), options)
+            if isinstance(error, RejectedError):
+                words += "; give --input of another shape, or wrap it in a module that takes images [b, c, h, w]"
             if words == str(error) and (not place or place in words):
                 raise
             raise UsageError(words if place in words else f"{words}{place}") from error

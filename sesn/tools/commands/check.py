@@ -22,7 +22,9 @@ def check(
         str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
     ] = None,
     images: options.ImageSet = "embedded",
-    count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Images; by default 16, of large ones 8, or all if fewer.")
+    ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
     std: options.Std = None,
