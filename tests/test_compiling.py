@@ -36,7 +36,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "ScaleConv": (lambda: sesn.ScaleConv(2, 3, A), FIELD),
     "ScaleConv1x1": (lambda: sesn.ScaleConv1x1(2, 3), FIELD),
     "ScaleProjection": (sesn.ScaleProjection, FIELD),
-    "PartneredProjection": (lambda: sesn.PartneredProjection(GRID, 8, 1, "soft"), FIELD),
+    "PartneredProjection": (lambda: sesn.PartneredProjection(GRID, side=8, reduce="soft"), FIELD),
     "ScaleBatchNorm": (lambda: sesn.ScaleBatchNorm(2), FIELD),
     "SpatialMaxPool": (lambda: sesn.SpatialMaxPool(2), FIELD),
     "SpatialAvgPool": (lambda: sesn.SpatialAvgPool(2), FIELD),
