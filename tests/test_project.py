@@ -73,7 +73,7 @@ def test_what_is_the_same_at_all_scales_is_kept(device, value, scales, project):
 def test_a_soft_maximum_lies_between_mean_and_maximum_and_rises_to_it(device, field, sharpness):
     field = put(field, device)
     mean, low, high, most = (
-        ScaleProjection(how, sharpness=b)(field)
+        ScaleProjection(reduce=how, sharpness=b)(field)
         for how, b in (("mean", 1.0), ("soft", sharpness), ("soft", 2 * sharpness), ("max", 1.0))
     )
     room = 1e-5 * (1 + field.abs().amax())
