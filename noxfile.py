@@ -88,10 +88,32 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/docs; a warning or a broken link is an error."""
+    install(session, "-e", ".[harness,docs]")
+    shutil.rmtree("build/docs", ignore_errors=True)
+    session.run(
+        "sphinx-build", "-W", "--keep-going", "-n", "-q", *session.posargs, "docs", "build/docs", env=ONE_THREAD
+    )
+    session.run("python", "tests/site_check.py", "build/docs")
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Time the layers against the textbook form and an ordinary convolution; `-- methods` times whole networks."""
     install(session, "-e", ".[harness]")
     session.run("python", "-m", "harness.bench", *session.posargs)
+
+
+@nox.session(default=False)
+def zoo(session: nox.Session) -> None:
+    """Check networks of timm, transformers, monai, escnn and others as a new user would; write docs/zoo.md."""
+    others = ("timm", "torchvision", "transformers", "monai", "segmentation-models-pytorch", "kornia")
+    install(session, "-e", ".[tools]", *others, "requests")
+    # Of what escnn asks for, py3nj needs a Fortran compiler and can be left out, and lie_learn is built for numpy 1.
+    session.install("--no-deps", "-c", "constraints.txt", "escnn", "lie_learn", "pymanopt", "autograd")
+    session.install("--no-deps", "numpy==1.26.4")
+    session.run("python", "tests/zoo_packages.py", *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(default=False)

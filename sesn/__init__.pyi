@@ -12,6 +12,7 @@ from sesn import tools as tools
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b
+from sesn.basis import basis_for as basis_for
 from sesn.conversion.convert import Conversion as Conversion
 from sesn.conversion.convert import convert as convert
 from sesn.conversion.plain import export_plain as export_plain

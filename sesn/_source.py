@@ -111,6 +111,11 @@ def line_of(error: BaseException | None, path: Path | None = None) -> str:
     return last
 
 
+def failed_line(error: BaseException) -> str:
+    """The line of code that raised an error, which may say what its message does not."""
+    return (traceback.extract_tb(error.__traceback__)[-1].line or "") if error.__traceback__ is not None else ""
+
+
 def is_our_bug(error: BaseException) -> bool:
     """Whether a line of this package raised an error that is no answer to what it was given.
 

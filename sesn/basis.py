@@ -16,14 +16,14 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sesn._checks import complaint, odd, positive, require, whole
+from sesn._checks import complaint, numbers, odd, positive, require, whole
 from sesn.errors import UsageError, WrongTypeError
 from sesn.scales import ScaleGrid
 
@@ -75,7 +75,7 @@ class ProfilePairs:
 class SteerableBasis:
     """N_b functions sampled at every scale of a grid, each on its own centred box, normalised at the smallest scale.
 
-    Made by `basis_a`, `basis_b` or `SteerableBasis.from_function`.
+    Made by `basis_for`, `basis_a`, `basis_b` or `SteerableBasis.from_function`.
 
     Args:
         grid: the scales.
@@ -315,6 +315,50 @@ def basis_b(
             stacklevel=2,
         )
     return SteerableBasis(grid, boxes, pairs=ProfilePairs.of(functions), name="basis_b")
+
+
+def basis_for(
+    sizes: Sequence[float] = (0.5, 2.0), scales: int = 4, *, smallest: float = SMALLEST_RESOLVED_SIGMA
+) -> SteerableBasis:
+    """Make a good basis from the range of object sizes that a network should cover.
+
+    It has `scales` widths in equal ratios, the largest as many times the smallest as the largest object is the
+    smallest one; the ten functions of type A up to order 3; and wide windows. The documentation's page
+    "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
+
+    Args:
+        sizes: the smallest and the largest size of the objects, in any unit, since their ratio alone counts:
+            (0.5, 2.0) is for objects of half to twice the size of those that the network is trained on.
+        scales: how many scale channels cover that range.
+        smallest: the smallest sigma in pixels; below 1.2 a Gaussian is not resolved by the pixels.
+
+    Returns:
+        The basis. Make it once and give it to every layer of a network.
+
+    Raises:
+        UsageError: an argument breaks its rule.
+
+    Example:
+        >>> sesn.basis_for(sizes=(0.5, 2.0), scales=3)
+        basis_for(10 functions, sigmas [1.2, 2.4, 4.8], boxes [13, 23, 45])
+    """
+    ends = numbers("sizes", sizes, "the smallest and the largest size, such as (0.5, 2.0)")
+    rule = "two positive numbers, the smaller first"
+    require(len(ends) == 2 and all(map(positive, ends)) and ends[0] < ends[1], "sizes", ends, rule)
+    count = whole("scales", scales, 2, "one scale covers one size")
+    resolved = positive(smallest) and smallest >= SMALLEST_RESOLVED_SIGMA
+    require(resolved, "smallest", smallest, f"at least {SMALLEST_RESOLVED_SIGMA}", "basis_a takes any width")
+    basis = basis_a(
+        ScaleGrid.geometric(smallest, (ends[1] / ends[0]) ** (1 / (count - 1)), count), "wide", 4, max_order=3
+    )
+    basis.name = "basis_for"
+    return basis
+
+
+@cache
+def default_basis() -> SteerableBasis:
+    """The basis of a layer that was given none; one for all of them, so that they agree."""
+    return basis_for()
 
 
 def window_boxes(grid: ScaleGrid, window: Window) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ def images(
     exponent: Drawn[float] = 1.0,
     cutoff: Drawn[float | None] = None,
 ) -> SearchStrategy[Tensor]:
-    """Images [*leading, h, w] (by default [b, c, h, w]) made by `random_images`; square unless `width` is given."""
+    """Images `[*leading, h, w]` (by default `[b, c, h, w]`) made by `random_images`; square unless `width` is given."""
     rows = _strategy(height)
     sides = rows.map(lambda side: (side, side)) if width is None else st.tuples(rows, _strategy(width))
     shape = st.tuples(_strategy(leading), sides).map(lambda parts: (*parts[0], *parts[1]))

@@ -169,8 +169,9 @@ def test_every_outcome_has_its_status_and_its_files(
     assert Path("out.svg").exists()
 
 
-def test_nothing_is_written_where_nothing_was_measured(sesn: Sesn) -> None:
-    result = sesn("nothing missing", *FILES)
+@pytest.mark.parametrize("names", ["nothing missing", "nothing Refuses"])
+def test_nothing_is_written_where_nothing_was_measured(sesn: Sesn, names: str) -> None:
+    result = sesn(names, *FILES)
     assert result.exit_code == 2, result.output
     assert result.output.count("could not be measured") == 2
     assert not list(Path().glob("out.*"))
@@ -202,10 +203,10 @@ def test_where_no_size_fits_all_each_has_its_own(sesn: Sesn) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--names", "one"), "`names` (='one') must be 2 names"),
-        (("--tolerance", "-1"), "`tolerance` (=-1.0) must be at least 0"),
-        (("--picture", "n.py"), "`picture`"),
-        (("--canvas", "bent"), "`canvas`"),
+        (("--names", "one"), "--names (='one') must be 2 names"),
+        (("--tolerance", "-1"), "--tolerance (=-1.0) must be at least 0"),
+        (("--picture", "n.py"), "--picture"),
+        (("--canvas", "bent"), "--canvas"),
     ],
 )
 def test_odd_options_are_refused_in_one_line(sesn: Sesn, words: tuple[str, ...], said: str) -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,34 @@ def committed(folder: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_the_readme_shows_the_committed_rows() -> None:
-    assert script("first_look").table(committed("first-look")) in (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("first_look", "windows.md"),
+        ("object_size", "tutorials/classifier.md"),
+        ("which_grid", "which-grid.md"),
+        ("segmentation", "tutorials/segmentation.md"),
+    ],
+)
+def test_a_page_shows_the_committed_rows(name: str, page: str) -> None:
+    table = script(name).table(committed(name.replace("_", "-")))
+    assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("name", "folder"), [("first_look", "first-look"), ("measurement", "measurement")])
-def test_drawing_twice_gives_identical_bytes(name: str, folder: str) -> None:
-    draw, rows = script(name).draw, committed(folder)
+def test_the_readme_says_what_the_committed_rows_give() -> None:
+    object_size, rows = script("object_size"), committed("object-size")
+    assert object_size.sentence(rows) in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert object_size.times(rows) in (ROOT / "docs" / "tutorials" / "classifier.md").read_text(encoding="utf-8")
+
+
+def test_the_networks_that_are_compared_have_about_as_many_parameters() -> None:
+    counts = {row["method"]: row["parameters"] for row in committed("object-size")}
+    assert max(counts.values()) < 1.02 * min(counts.values())
+
+
+@pytest.mark.parametrize("name", ["first_look", "measurement", "object_size", "segmentation"])
+def test_drawing_twice_gives_identical_bytes(name: str) -> None:
+    draw, rows = script(name).draw, committed(name.replace("_", "-"))
     assert encoded(draw(rows), "svg") == encoded(draw(rows), "svg")
 
 
@@ -48,6 +70,22 @@ def test_the_first_look_measures_what_it_shows() -> None:
     assert published > 1e-3
     assert ordinary > 100 * wide
     assert [row.keys() for row in rows] == [row.keys() for row in committed("first-look")[:3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "few"),
+    [
+        ("object_size", {"seeds": 1, "epochs": 1, "images": 32, "sizes": (16,)}),
+        ("which_grid", {"count": 1}),
+        ("segmentation", {"seeds": 1, "steps": 1, "radii": (5,)}),
+    ],
+)
+def test_a_script_measures_rows_like_the_committed_ones(name: str, few: dict[str, Any]) -> None:
+    rows, before = script(name).measure(**few), committed(name.replace("_", "-"))
+    assert [row.keys() for row in rows] == [before[0].keys()] * len(rows)
+    same = ("experiment", "method", "label", "parameters", "range", "scales", "boxes", "separable_macs")
+    kept = [[row.get(column) for column in same] for row in before if row.get("seed", 0) == 0]
+    assert json.loads(json.dumps([[row.get(column) for column in same] for row in rows])) == kept
 
 
 @pytest.mark.slow

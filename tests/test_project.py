@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import sesn
 from sesn import GlobalPool, PartneredProjection, ScaleGrid, ScaleLift, ScaleProjection, basis_a, translate
 from sesn.strategies import images
+from sesn.tools import surgery
 from sesn.tools.photographs import photographs
 
 FIELDS = images(leading=st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(3, 6)))
@@ -181,6 +182,17 @@ def test_the_diagnosis_says_how_to_project_and_is_silent_once_it_is_done():
     side = photographs(1).shape[-1]
     assert f"PartneredProjection(layer.grid, side={side}, steps=2)" in finding.remedy
     assert findings(PartneredProjection(WIDE.grid, side=side, steps=2)) == []
+
+
+def test_the_causes_of_delta_restrict_a_projection_and_keep_what_it_does():
+    lift = ScaleLift(3, 2, WIDE, bias=False)
+    restricted = surgery.partnered(nn.Sequential(lift, ScaleProjection("soft", sharpness=2.0)), WIDE.grid.ratio**-1, 0)
+    assert isinstance(restricted, nn.Sequential)
+    field = torch.randn(1, 2, 5, 4, 4)
+    assert_same(restricted[1](field), ScaleProjection("soft", sharpness=2.0)(field[:, :, 1:]))
+    # One that is over partnered scales already stays, and so does one that has too few of them.
+    for projection in (PartneredProjection(WIDE.grid, 96), ScaleProjection(leave_out=(2, 2))):
+        assert surgery.partnered(nn.Sequential(lift, projection), WIDE.grid.ratio**-1, 0) is None
 
 
 def test_a_projection_says_what_it_does():

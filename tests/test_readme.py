@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from torch import nn
+
+import sesn
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -64,10 +67,10 @@ def examples() -> list[pytest.ParameterSet]:
     ]
 
 
-def run(path: Path, block: Block) -> None:
+def run(path: Path, block: Block, names: dict[str, Any] | None = None) -> None:
     # The blank lines make a traceback point at the document's own line.
     code = compile("\n" * (block.line - 1) + block.text, str(path), "exec")
-    exec(code, {"__name__": "__main__"})
+    exec(code, {"__name__": "__main__"} if names is None else names)
 
 
 @pytest.mark.parametrize(("path", "block"), examples())
@@ -80,6 +83,15 @@ def test_the_example_runs(path: Path, block: Block, tmp_path: Path, monkeypatch:
 def test_the_readme_has_an_example() -> None:
     assert README.exists()
     assert any(block.runs for block in blocks(README.read_text(encoding="utf-8")))
+
+
+def test_the_errors_that_the_readme_mentions_are_those_of_its_example() -> None:
+    [block] = [block for block in blocks(README.read_text(encoding="utf-8")) if block.runs]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    run(README, block, names)
+    ordinary = sesn.equivariance_error(nn.Conv2d(3, 32, 5, padding=2).eval(), names["images"], factor=1 / 2)
+    assert [float(each.relative.median()) for each in (names["error"], ordinary)] == pytest.approx([1e-3, 0.1], rel=0.3)
+    assert "about 0.001 here, 0.1 for one nn.Conv2d" in block.text
 
 
 PAGE = f"""
@@ -126,7 +138,9 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 
 
 @pytest.mark.parametrize(
-    "page", [README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "reports" / "README.md"], ids=lambda p: p.name
+    "page",
+    [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "reports" / "README.md"],
+    ids=lambda p: p.name,
 )
 def test_links_lead_to_files(page: Path) -> None:
     missing = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]

@@ -23,7 +23,7 @@ class ScaleLift(SteerableConv):
 
     Args:
         in_channels, out_channels: channels of the image and of the field.
-        basis: the steerable functions and their scales.
+        basis: the steerable functions and their scales; `basis_for()` if it is left out.
         stride: spatial stride; with "same" padding the output side is ceil(h / stride).
         padding: "same" (V // 2), "valid" (0) or a number of pixels, V being the basis' kernel size.
         padding_mode: "zeros" or "circular".
@@ -74,7 +74,7 @@ class ScaleConv(SteerableConv):
 
     Args:
         in_channels, out_channels: channels of the two fields.
-        basis: the steerable functions and their scales, which are the scales of both fields.
+        basis: the steerable functions and their scales, which are those of both fields; may be left out, too.
         interscale: K_S, how many neighbouring scales a filter sees.
         stride, padding, padding_mode, bias, algorithm, device, dtype: as in `ScaleLift`.
 
@@ -91,7 +91,7 @@ class ScaleConv(SteerableConv):
         self,
         in_channels: int,
         out_channels: int,
-        basis: SteerableBasis,
+        basis: SteerableBasis | None = None,
         *,
         interscale: int = 1,
         stride: int = 1,

@@ -30,7 +30,7 @@ from sesn.algorithms import (
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passes
-from sesn.basis import SteerableBasis
+from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.fit import Fitted, fitted_weights, known_conv, large, padding_in
 from sesn.layers.store import Store
@@ -56,7 +56,7 @@ class SteerableConv(WithMeaning):
         self,
         in_channels: int,
         out_channels: int,
-        basis: SteerableBasis,
+        basis: SteerableBasis | None = None,
         *,
         stride: int = 1,
         padding: str | int = "same",
@@ -69,7 +69,7 @@ class SteerableConv(WithMeaning):
         super().__init__()
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
-        self.basis = known_basis(basis)
+        basis = self.basis = known_basis(basis)
         self.stride = _checks.whole("stride", stride, 1)
         self.padding = _padding(padding, basis.kernel_size)
         self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
@@ -311,7 +311,11 @@ def _padding(padding: str | int, kernel_size: int) -> int:
 
 
 def known_basis(basis: Any) -> SteerableBasis:
-    """Return the basis, or say how one is made."""
+    """Return the basis, the one for all layers that were given none, or say how one is made."""
+    if basis is None:
+        return default_basis()
     if not isinstance(basis, SteerableBasis):
-        raise WrongTypeError(_checks.complaint("basis", basis, "a SteerableBasis", "make one with basis_a or basis_b"))
+        raise WrongTypeError(
+            _checks.complaint("basis", basis, "a SteerableBasis", "make one with basis_for or basis_a")
+        )
     return basis

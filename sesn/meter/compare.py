@@ -105,7 +105,7 @@ class EquivarianceError:
         energy: the mean square of L_s Phi(f) over the valid channels.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
-        residual: |ln| distance of the factor from the grid; above 0.02 the partners are only the nearest ones.
+        residual: how far ln(factor) is from the grid; above 0.02 the partners are only the nearest ones.
         crop: pixels left out at each border of the output.
         kind: how the output was read.
         pairs: the partnered scale channels (k of the rescaled image, j of the original).

@@ -25,6 +25,8 @@ from sesn.tools.command import harness_part
 Enlarging = Literal["lanczos", "fourier"]
 #: How many images are taken, if there are as many, when no number is asked for.
 USUAL_COUNT = 16
+#: Of images with more pixels than this half as many are taken: a network needs that much longer for each.
+MANY_PIXELS = 192 * 192
 #: The amplitude falls as 1/f^p: these sets go by these names everywhere.
 SPECTRA = {"white": 0.0, "1/f": 1.0, "1/f2": 2.0}
 
@@ -48,9 +50,14 @@ class Wanted:
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "at least 1")
 
+    @property
+    def usual(self) -> int:
+        """How many images to take, if there are as many, when no number is asked for."""
+        return USUAL_COUNT if self.height * self.width <= MANY_PIXELS else USUAL_COUNT // 2
+
     def order(self, available: int, what: str) -> Tensor:
         """Which of the available images to take, in an order drawn by the seed."""
-        count = min(USUAL_COUNT, available) if self.count is None else self.count
+        count = min(self.usual, available) if self.count is None else self.count
         require(count <= available, "count", count, f"at most {available}, the number of {what}")
         return torch.randperm(available, generator=torch.Generator().manual_seed(self.seed))[:count]
 
@@ -76,7 +83,7 @@ def image_set(
         channels: 3 for colour, 1 for the mean of the colours; any other number repeats them (the name says so).
         height: of the images; stored ones are cropped about their centre if larger, enlarged if smaller.
         width: likewise.
-        count: how many; by default 16, or all if there are fewer.
+        count: how many; by default 16, of large images 8, or all if there are fewer.
         seed: draws the order, or the synthetic images themselves.
         data_root: the folder of downloaded data sets; by default $SESN_DATA.
         enlarging: "lanczos", or "fourier" for the trigonometric interpolant, whose spectrum ends where the stored
@@ -120,7 +127,7 @@ def _embedded(wanted: Wanted) -> tuple[Tensor, str]:
 
 
 def _synthetic(name: str, wanted: Wanted) -> tuple[Tensor, str]:
-    count = USUAL_COUNT if wanted.count is None else wanted.count
+    count = wanted.usual if wanted.count is None else wanted.count
     shape = (count, wanted.channels, wanted.height, wanted.width)
     return random_images(wanted.seed, shape, SPECTRA[name]), f"synthetic {name} amplitude"
 

@@ -8,6 +8,7 @@ import typer
 
 from sesn.tools import options
 from sesn.tools.consoles import consoles, progress_bar
+from sesn.tools.wording import in_options
 
 
 def check(
@@ -22,7 +23,9 @@ def check(
         str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
     ] = None,
     images: options.ImageSet = "embedded",
-    count: Annotated[int | None, typer.Option(min=1, help="Images; by default 16, or all if fewer.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Images; by default 16, of large ones 8, or all if fewer.")
+    ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
     std: options.Std = None,
@@ -74,7 +77,7 @@ def check(
         with subject.measuring():
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
-            causes = likely_causes(build(0), subject.images, results)
+            causes = [*map(in_options, likely_causes(build(0), subject.images, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
