@@ -43,7 +43,7 @@ def network(every_layer: bool) -> nn.Module:
         layers = [sesn.ScaleLift(1, 3, BASIS, stride=2), *layers, sesn.BandlimitedReLU()]
         layers[4] = Residual(padding_mode="circular")
         layers += [sesn.ScaleConv(4, 2, BASIS, padding="valid"), sesn.SpatialAvgPool(3, 1, 1)]
-        layers += [sesn.EachScale(nn.Upsample(scale_factor=2, mode="bilinear")), sesn.ScaleProjection("soft")]
+        layers += [sesn.EachScale(nn.Upsample(scale_factor=2, mode="bilinear")), sesn.ScaleProjection(reduce="soft")]
     else:
         layers = [sesn.ScaleLift(1, 3, BASIS), *layers, sesn.ScaleProjection()]
     return settled(nn.Sequential(*layers), 1, 28, 28)
