@@ -186,12 +186,14 @@ def test_the_diagnosis_says_how_to_project_and_is_silent_once_it_is_done():
 
 def test_the_causes_of_delta_restrict_a_projection_and_keep_what_it_does():
     lift = ScaleLift(3, 2, WIDE, bias=False)
-    restricted = surgery.partnered(nn.Sequential(lift, ScaleProjection("soft", sharpness=2.0)), WIDE.grid.ratio**-1, 0)
+    restricted = surgery.partnered(
+        nn.Sequential(lift, ScaleProjection(reduce="soft", sharpness=2.0)), WIDE.grid.ratio**-1, 0
+    )
     assert isinstance(restricted, nn.Sequential)
     field = torch.randn(1, 2, 5, 4, 4)
-    assert_same(restricted[1](field), ScaleProjection("soft", sharpness=2.0)(field[:, :, 1:]))
+    assert_same(restricted[1](field), ScaleProjection(reduce="soft", sharpness=2.0)(field[:, :, 1:]))
     # One that is over partnered scales already stays, and so does one that has too few of them.
-    for projection in (PartneredProjection(WIDE.grid, 96), ScaleProjection(leave_out=(2, 2))):
+    for projection in (PartneredProjection(WIDE.grid, side=96), ScaleProjection(leave_out=(2, 2))):
         assert surgery.partnered(nn.Sequential(lift, projection), WIDE.grid.ratio**-1, 0) is None
 
 
