@@ -41,6 +41,15 @@ def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
     return number
 
 
+def pair(name: str, value: Any, least: int, remedy: str = "") -> tuple[int, int]:
+    """Return one whole number for rows and columns alike, or one for each, as two ints >= least."""
+    if not isinstance(value, tuple | list):
+        return (whole(name, value, least, remedy),) * 2
+    require(len(value) == 2, name, value, "one whole number, or two for rows and columns", remedy)
+    rows, columns = (whole(f"{name}[{axis}]", each, least, remedy) for axis, each in enumerate(value))
+    return rows, columns
+
+
 def positive(value: Any) -> bool:
     """Whether a value is a positive, finite real number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0

@@ -233,7 +233,12 @@ INPUTS: list[tuple[nn.Module, Tensor, type[Exception], tuple[str, ...]]] = [
         ("`field.shape[1]` (=3)", "2, the layer's num_features"),
     ),
     (ScaleProjection(), torch.ones(1, 2, 8, 8), ValueError, ("`field.shape`", "5-dimensional")),
-    (ScaleProjection("mean"), torch.ones(1, 2, 3, dtype=torch.int64), TypeError, ("`field.dtype`", "floating-point")),
+    (
+        ScaleProjection(reduce="mean"),
+        torch.ones(1, 2, 3, dtype=torch.int64),
+        TypeError,
+        ("`field.dtype`", "floating-point"),
+    ),
     (SpatialMaxPool(2), torch.ones(1, 2, 8, 8), ValueError, ("`field.shape`", "5-dimensional")),
     (GlobalPool(), torch.ones(1, 2), ValueError, ("`field.shape`", "5-dimensional")),
 ]

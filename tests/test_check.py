@@ -177,7 +177,8 @@ def test_options_reach_the_measurement_and_the_diagnosis(check: Check, tmp_path:
     moving = {key: told[key] for key in ("ends", "resampler") if key in told}
     findings = diagnose(module, images, error, grid=grid, **moving)
     assert findings[0].cause == "wrong output representation"
-    assert document["diagnosis"] == [f"{finding} (downscale 2)" for finding in findings]
+    spoken = [str(finding).replace("`grid=`", "--grid") for finding in findings]
+    assert document["diagnosis"] == [f"{finding} (downscale 2)" for finding in spoken]
     assert {key: document["settings"][key] for key in words} == words
     assert document["settings"]["grid"] == "1.5,3,6"
 
@@ -255,7 +256,7 @@ def test_nothing_is_written_when_the_module_fails(check: Check, tmp_path: Path) 
 def test_json_and_picture_must_be_different_files(check: Check, tmp_path: Path, out: str, picture: str) -> None:
     before = {path.name for path in tmp_path.iterdir()}
     result = check("identity", "--json", out, "--picture", picture)
-    refused(result, f"`json` (='{out}') must be another file than those of `picture` (='{Path(picture)}'), which are")
+    refused(result, f"--json (='{out}') must be another file than those of --picture (='{Path(picture)}'), which are")
     assert f"for example {Path(out).with_suffix('.json')}" in said(result)
     assert {path.name for path in tmp_path.iterdir()} == before
 
@@ -268,7 +269,7 @@ def test_json_and_picture_in_different_folders_may_share_a_name(check: Check, tm
 
 def test_a_folder_through_a_link_is_the_same_folder(check: Check, tmp_path: Path) -> None:
     (tmp_path / "here").symlink_to(tmp_path, target_is_directory=True)
-    refused(check("identity", "--json", "here/out.png", "--picture", "out.png"), "`json` (='here/out.png') must be")
+    refused(check("identity", "--json", "here/out.png", "--picture", "out.png"), "--json (='here/out.png') must be")
 
 
 def test_quiet_prints_nothing(check: Check) -> None:
@@ -301,47 +302,47 @@ def test_a_bad_target_is_bad_usage(check: Check, name: str, words: str) -> None:
 
 
 OPTIONS = {
-    "input": ("3x96", "`input` (='3x96') must be CHANNELSxHEIGHTxWIDTH"),
+    "input": ("3x96", "--input (='3x96') must be CHANNELSxHEIGHTxWIDTH"),
     "input of nothing": ("0x64x64", "three whole numbers above 0"),
     "input of other channels": ("3x64x64", "the module rejected images of shape (3, 3, 64, 64)"),
     "input too small": (
         "1x4x4",
-        "`downscale` (=2) must be small enough to leave 3 pixels of 4; it leaves 2; use larger images or a smaller",
+        "--downscale (=2) must be small enough to leave 3 pixels of 4; it leaves 2; use larger images or a smaller",
     ),
-    "downscale": ("0", "`downscale` (='0') must be numbers above 0"),
-    "downscale below 0": ("2,-1", "`downscale` (='2,-1') must be numbers above 0"),
-    "downscale in words": ("two", "`downscale` (='two') must be numbers above 0"),
-    "downscale of infinity": ("inf", "`downscale` (='inf')"),
+    "downscale": ("0", "--downscale (='0') must be numbers above 0"),
+    "downscale below 0": ("2,-1", "--downscale (='2,-1') must be numbers above 0"),
+    "downscale in words": ("two", "--downscale (='two') must be numbers above 0"),
+    "downscale of infinity": ("inf", "--downscale (='inf')"),
     "downscale that fills the memory": (
         "2,0.007",
-        "`downscale` (=0.007) must be at least 0.008 for images of 1x64x64, so that each becomes at most 67,108,864",
+        "--downscale (=0.007) must be at least 0.008 for images of 1x64x64, so that each becomes at most 67,108,864",
     ),
     "input that fills the memory": ("1x8192x8193", "must be at most 67,108,864 numbers an image; more would not fit"),
-    "count that fills the memory": ("65537", "`count` (=65537) must be at most 65,536 for images of 1x64x64; more"),
-    "images": ("cats", "`images` (='cats') must be one of embedded"),
+    "count that fills the memory": ("65537", "--count (=65537) must be at most 65,536 for images of 1x64x64; more"),
+    "images": ("cats", "--images (='cats') must be one of embedded"),
     "images in an empty directory": ("empty", "holds no pictures"),
-    "count": ("100000", "`count` (=100000) must be at most"),
+    "count": ("100000", "--count (=100000) must be at most"),
     "count of none": ("0", "--count"),
-    "resampler": ("nearest", "`resampler` (='nearest') must be one of 'lanczos3'"),
-    "kind": ("vector", "`kind` (='vector') must be one of 'auto', 'field', 'map', 'scale', 'invariant'"),
+    "resampler": ("nearest", "--resampler (='nearest') must be one of 'lanczos3'"),
+    "kind": ("vector", "--kind (='vector') must be one of 'auto', 'field', 'map', 'scale', 'invariant'"),
     "kind of another rank": (
         "map",
-        "`kind` (='map') must be the kind of a 5-dimensional output (1, 2, 3, 64, 64); use",
+        "--kind (='map') must be the kind of a 5-dimensional output (1, 2, 3, 64, 64); use",
     ),
-    "crop": ("some", "`crop` (='some') must be auto or a whole number of pixels, at least 0; for example 8"),
-    "crop below 0": ("-1", "`crop` (='-1') must be auto or a whole number of pixels, at least 0"),
-    "crop of half a pixel": ("0.5", "`crop` (='0.5') must be auto or a whole number of pixels, at least 0"),
-    "crop of everything": ("16", "`crop` (=16) must be less than half of the output's side (32); use at most 15"),
-    "ends": ("mirror", "`ends` (='mirror') must be one of 'auto', 'zeros', 'inside', 'circular'"),
-    "grid": ("small,large", "`grid` (='small,large') must be increasing widths sigma in pixels, above 0"),
-    "grid of nothing": ("", "`grid` (='') must be increasing widths sigma in pixels, above 0"),
-    "grid that falls": ("6,3,1.5", "`grid` (='6,3,1.5') must be increasing widths sigma in pixels, above 0"),
-    "grid of zero": ("0,1,2", "`grid` (='0,1,2') must be increasing widths sigma in pixels, above 0"),
-    "grid of infinity": ("1,2,inf", "`grid` (='1,2,inf') must be increasing widths sigma in pixels, above 0"),
-    "grid too short": ("1,2", "`grid` (=ScaleGrid([1, 2])) must be as long as the output's scale axis (3); give one"),
-    "tolerance": ("-1", "`tolerance` (=-1.0) must be at least 0"),
-    "tolerance that is no number": ("nan", "`tolerance` (=nan) must be at least 0"),
-    "picture": ("out.bmp", "`picture` (='out.bmp') must be a name ending in .png or .svg"),
+    "crop": ("some", "--crop (='some') must be auto or a whole number of pixels, at least 0; for example 8"),
+    "crop below 0": ("-1", "--crop (='-1') must be auto or a whole number of pixels, at least 0"),
+    "crop of half a pixel": ("0.5", "--crop (='0.5') must be auto or a whole number of pixels, at least 0"),
+    "crop of everything": ("16", "--crop (=16) must be less than half of the output's side (32); use at most 15"),
+    "ends": ("mirror", "--ends (='mirror') must be one of 'auto', 'zeros', 'inside', 'circular'"),
+    "grid": ("small,large", "--grid (='small,large') must be increasing widths sigma in pixels, above 0"),
+    "grid of nothing": ("", "--grid (='') must be increasing widths sigma in pixels, above 0"),
+    "grid that falls": ("6,3,1.5", "--grid (='6,3,1.5') must be increasing widths sigma in pixels, above 0"),
+    "grid of zero": ("0,1,2", "--grid (='0,1,2') must be increasing widths sigma in pixels, above 0"),
+    "grid of infinity": ("1,2,inf", "--grid (='1,2,inf') must be increasing widths sigma in pixels, above 0"),
+    "grid too short": ("1,2", "--grid (=ScaleGrid([1, 2])) must be as long as the output's scale axis (3); give one"),
+    "tolerance": ("-1", "--tolerance (=-1.0) must be at least 0"),
+    "tolerance that is no number": ("nan", "--tolerance (=nan) must be at least 0"),
+    "picture": ("out.bmp", "--picture (='out.bmp') must be a name ending in .png or .svg"),
     "json": (".", "it is a directory"),
     "data": ("nowhere", "the folder of data sets nowhere does not exist"),
 }
@@ -357,8 +358,8 @@ def test_a_bad_option_is_bad_usage(check: Check, tmp_path: Path, option: str, ca
 
 
 UNUSED = {
-    "cnn": ({"grid": "1,2"}, "`grid` (=ScaleGrid([1, 2])) must be left out for this output, which is read as 'map'"),
-    "invariant": ({"crop": "8"}, "`crop` (=8) must be 'auto' for this output, which is read as 'invariant' and has no"),
+    "cnn": ({"grid": "1,2"}, "--grid (=ScaleGrid([1, 2])) must be left out for this output, which is read as 'map'"),
+    "invariant": ({"crop": "8"}, "--crop (=8) must be 'auto' for this output, which is read as 'invariant' and has no"),
 }
 
 

@@ -51,7 +51,7 @@ def test_the_usual_commands_fit_a_screen_and_end_with_what_to_do(words: tuple[st
 
 def test_other_data_are_told_of_once_and_their_times_predict() -> None:
     text = invoke("plan", "--budget", "lite", "--rows", ROWS).stdout
-    assert text.count("stored cells are on other data (stl10) than the planned ones (embedded)") == 1
+    assert text.count("stored cells are on other data (mnist, stl10) than the planned ones (embedded)") == 1
     (line,) = [line for line in text.splitlines() if line.strip().startswith("delta-depth")]
     assert line.split()[3] == "0"
     assert line.split()[-1] in ("s", "min", "h")

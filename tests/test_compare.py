@@ -203,10 +203,10 @@ def test_where_no_size_fits_all_each_has_its_own(sesn: Sesn) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--names", "one"), "`names` (='one') must be 2 names"),
-        (("--tolerance", "-1"), "`tolerance` (=-1.0) must be at least 0"),
-        (("--picture", "n.py"), "`picture`"),
-        (("--canvas", "bent"), "`canvas`"),
+        (("--names", "one"), "--names (='one') must be 2 names"),
+        (("--tolerance", "-1"), "--tolerance (=-1.0) must be at least 0"),
+        (("--picture", "n.py"), "--picture"),
+        (("--canvas", "bent"), "--canvas"),
     ],
 )
 def test_odd_options_are_refused_in_one_line(sesn: Sesn, words: tuple[str, ...], said: str) -> None:

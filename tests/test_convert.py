@@ -274,7 +274,7 @@ def test_the_head_may_be_named() -> None:
 
 
 def test_a_projection_of_ones_own_is_taken() -> None:
-    network = sesn.convert(nn.Conv2d(1, 2, 3), project=sesn.ScaleProjection("soft", taper=1)).network
+    network = sesn.convert(nn.Conv2d(1, 2, 3), project=sesn.ScaleProjection(reduce="soft", taper=1)).network
     assert network.projection.taper == 1
 
 

@@ -32,7 +32,12 @@ def committed(folder: str) -> list[dict]:
 
 @pytest.mark.parametrize(
     ("name", "page"),
-    [("first_look", "windows.md"), ("object_size", "tutorials/classifier.md"), ("which_grid", "which-grid.md")],
+    [
+        ("first_look", "windows.md"),
+        ("object_size", "tutorials/classifier.md"),
+        ("which_grid", "which-grid.md"),
+        ("segmentation", "tutorials/segmentation.md"),
+    ],
 )
 def test_a_page_shows_the_committed_rows(name: str, page: str) -> None:
     table = script(name).table(committed(name.replace("_", "-")))
@@ -50,7 +55,7 @@ def test_the_networks_that_are_compared_have_about_as_many_parameters() -> None:
     assert max(counts.values()) < 1.02 * min(counts.values())
 
 
-@pytest.mark.parametrize("name", ["first_look", "measurement", "object_size"])
+@pytest.mark.parametrize("name", ["first_look", "measurement", "object_size", "segmentation"])
 def test_drawing_twice_gives_identical_bytes(name: str) -> None:
     draw, rows = script(name).draw, committed(name.replace("_", "-"))
     assert encoded(draw(rows), "svg") == encoded(draw(rows), "svg")
@@ -69,7 +74,11 @@ def test_the_first_look_measures_what_it_shows() -> None:
 
 @pytest.mark.parametrize(
     ("name", "few"),
-    [("object_size", {"seeds": 1, "epochs": 1, "images": 32, "sizes": (16,)}), ("which_grid", {"count": 1})],
+    [
+        ("object_size", {"seeds": 1, "epochs": 1, "images": 32, "sizes": (16,)}),
+        ("which_grid", {"count": 1}),
+        ("segmentation", {"seeds": 1, "steps": 1, "radii": (5,)}),
+    ],
 )
 def test_a_script_measures_rows_like_the_committed_ones(name: str, few: dict[str, Any]) -> None:
     rows, before = script(name).measure(**few), committed(name.replace("_", "-"))

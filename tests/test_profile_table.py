@@ -192,13 +192,13 @@ def test_a_shift_of_one_pixel_shows_the_pool_and_the_stride_does_not(run: Any) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--depth -1", "`depth` (=-1)"),
-        ("--sort name", "`sort` (='name')"),
-        ("--picture out.pdf", "`picture` (='out.pdf')"),
-        ("--translate 0", "`translate` (='0')"),
-        ("--translate 13", "`translate` (='13') must be stride or a whole number of pixels from 1 to 12"),
-        ("--translate 1.5", "`translate` (='1.5')"),
-        ("--translate 1 --downscale 2", "`translate` (='1') must be left out with `downscale`"),
+        ("--depth -1", "--depth (=-1)"),
+        ("--sort name", "--sort (='name')"),
+        ("--picture out.pdf", "--picture (='out.pdf')"),
+        ("--translate 0", "--translate (='0')"),
+        ("--translate 13", "--translate (='13') must be stride or a whole number of pixels from 1 to 12"),
+        ("--translate 1.5", "--translate (='1.5')"),
+        ("--translate 1 --downscale 2", "--translate (='1') must be left out with --downscale"),
     ],
 )
 def test_the_command_refuses_in_one_line(run: Any, words: str, said: str) -> None:

@@ -31,7 +31,7 @@ def projections(draw: st.DrawFn) -> ScaleProjection:
     leave_out = draw(st.sampled_from([(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]))
     tapers = reduce != "max" and sum(leave_out) < 2
     taper, sharpness = draw(st.integers(0, 1 if tapers else 0)), draw(st.floats(0.1, 20))
-    return ScaleProjection(reduce, sharpness=sharpness, taper=taper, leave_out=leave_out)
+    return ScaleProjection(reduce=reduce, sharpness=sharpness, taper=taper, leave_out=leave_out)
 
 
 def by_definition(project: ScaleProjection, values: list[float]) -> float:
@@ -74,13 +74,13 @@ def test_what_is_the_same_at_all_scales_is_kept(device, value, scales, project):
 def test_a_soft_maximum_lies_between_mean_and_maximum_and_rises_to_it(device, field, sharpness):
     field = put(field, device)
     mean, low, high, most = (
-        ScaleProjection(how, sharpness=b)(field)
+        ScaleProjection(reduce=how, sharpness=b)(field)
         for how, b in (("mean", 1.0), ("soft", sharpness), ("soft", 2 * sharpness), ("max", 1.0))
     )
     room = 1e-5 * (1 + field.abs().amax())
     assert bool(((mean <= low + room) & (low <= high + room) & (high <= most + room)).all())
-    assert torch.allclose(ScaleProjection("soft", sharpness=1e-6)(field), mean, atol=float(10 * room))
-    assert torch.allclose(ScaleProjection("soft", sharpness=1e6)(field), most, atol=float(10 * room))
+    assert torch.allclose(ScaleProjection(reduce="soft", sharpness=1e-6)(field), mean, atol=float(10 * room))
+    assert torch.allclose(ScaleProjection(reduce="soft", sharpness=1e6)(field), most, atol=float(10 * room))
 
 
 @given(field=FIELDS, shift=SHIFTS, step=st.integers(1, 3), project=projections())
@@ -95,13 +95,13 @@ def test_projection_commutes_exactly_with_translation_and_decimation(device, fie
 def test_projection_does_not_see_where_on_the_scale_axis_things_are(device, reduce, field, data):
     order = data.draw(st.permutations(range(field.shape[2])))
     field = put(field, device)
-    assert_same(ScaleProjection(reduce)(field[:, :, order]), ScaleProjection(reduce)(field))
+    assert_same(ScaleProjection(reduce=reduce)(field[:, :, order]), ScaleProjection(reduce=reduce)(field))
 
 
 @given(taper=st.integers(0, 3), more=st.integers(1, 4))
 def test_a_taper_falls_to_both_ends_alike(taper, more):
     scales = 2 * taper + more
-    weights = ScaleProjection("mean", taper=taper)(torch.eye(scales, dtype=torch.float64)[None])[0]
+    weights = ScaleProjection(reduce="mean", taper=taper)(torch.eye(scales, dtype=torch.float64)[None])[0]
     assert_same(weights, weights.flip(0))
     assert float(weights.sum()) == pytest.approx(1)
     steps = weights.diff()[: taper + 1]
@@ -111,7 +111,7 @@ def test_a_taper_falls_to_both_ends_alike(taper, more):
 
 def test_a_soft_maximum_has_the_gradient_of_its_weights(device):
     field = torch.randn(1, 1, 4, 2, 2, dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(ScaleProjection("soft", taper=1), field)
+    assert torch.autograd.gradcheck(ScaleProjection(reduce="soft", taper=1), field)
 
 
 # --- the scale axis has ends
@@ -135,7 +135,7 @@ def test_projection_stays_equivariant_where_nothing_leaves_or_enters(device, fie
 def test_over_partnered_scales_it_does_not_matter_what_leaves_and_enters(device, options, field):
     field = put(field, device)
     entering = torch.full_like(field[:, :, :1], 100.0)
-    project = PartneredProjection(ScaleGrid.geometric(1.5, 2.0, 6), min(field.shape[-2:]), 1, **options)
+    project = PartneredProjection(ScaleGrid.geometric(1.5, 2.0, 6), side=min(field.shape[-2:]), **options)
     direct, moved = project(act(field, entering)), project(field)[..., ::2, ::2]
     # Where a scale at the large end is left out everywhere, as many fewer are compared.
     assert_same(direct, moved)
@@ -153,7 +153,7 @@ def measured(projection: nn.Module, *head: nn.Module, steps: int = 1) -> sesn.Eq
 
 @pytest.mark.parametrize("head", [(), (GlobalPool("mean"),)], ids=["map", "score"])
 def test_maps_and_scores_are_as_equivariant_as_the_field_over_partnered_scales(head):
-    partnered = PartneredProjection(WIDE.grid, photographs(1).shape[-1], 2)
+    partnered = PartneredProjection(WIDE.grid, side=photographs(1).shape[-1], steps=2)
     for steps in (1, 2):
         assert measured(partnered, *head, steps=steps).relative.median() < 5e-3
         assert measured(ScaleProjection(), *head, steps=steps).relative.median() > 2e-2
@@ -163,7 +163,10 @@ def test_leaving_out_or_tapering_the_ends_of_a_grid_is_no_remedy():
     """A fixed choice of scales is a shorter grid: the two branches still see others of the picture's scales."""
     usual = measured(ScaleProjection()).valid.median()
     assert measured(ScaleProjection(leave_out=(1, 1))).valid.median() > usual
-    assert measured(ScaleProjection("mean", taper=2)).valid.median() > measured(ScaleProjection("mean")).valid.median()
+    assert (
+        measured(ScaleProjection(reduce="mean", taper=2)).valid.median()
+        > measured(ScaleProjection(reduce="mean")).valid.median()
+    )
 
 
 # --- what is said
@@ -178,24 +181,26 @@ def test_the_diagnosis_says_how_to_project_and_is_silent_once_it_is_done():
     (finding,) = findings(ScaleProjection())
     side = photographs(1).shape[-1]
     assert f"PartneredProjection(layer.grid, side={side}, steps=2)" in finding.remedy
-    assert findings(PartneredProjection(WIDE.grid, side, 2)) == []
+    assert findings(PartneredProjection(WIDE.grid, side=side, steps=2)) == []
 
 
 def test_the_causes_of_delta_restrict_a_projection_and_keep_what_it_does():
     lift = ScaleLift(3, 2, WIDE, bias=False)
-    restricted = surgery.partnered(nn.Sequential(lift, ScaleProjection("soft", sharpness=2.0)), WIDE.grid.ratio**-1, 0)
+    restricted = surgery.partnered(
+        nn.Sequential(lift, ScaleProjection(reduce="soft", sharpness=2.0)), WIDE.grid.ratio**-1, 0
+    )
     assert isinstance(restricted, nn.Sequential)
     field = torch.randn(1, 2, 5, 4, 4)
-    assert_same(restricted[1](field), ScaleProjection("soft", sharpness=2.0)(field[:, :, 1:]))
+    assert_same(restricted[1](field), ScaleProjection(reduce="soft", sharpness=2.0)(field[:, :, 1:]))
     # One that is over partnered scales already stays, and so does one that has too few of them.
-    for projection in (PartneredProjection(WIDE.grid, 96), ScaleProjection(leave_out=(2, 2))):
+    for projection in (PartneredProjection(WIDE.grid, side=96), ScaleProjection(leave_out=(2, 2))):
         assert surgery.partnered(nn.Sequential(lift, projection), WIDE.grid.ratio**-1, 0) is None
 
 
 def test_a_projection_says_what_it_does():
     assert str(ScaleProjection()) == "ScaleProjection(reduce='max')"
-    assert str(ScaleProjection("mean", leave_out=(0, 2))) == "ScaleProjection(reduce='mean', leave_out=(0, 2))"
-    partnered = PartneredProjection(WIDE.grid, 96, 2, "soft", sharpness=2)
+    assert str(ScaleProjection(reduce="mean", leave_out=(0, 2))) == "ScaleProjection(reduce='mean', leave_out=(0, 2))"
+    partnered = PartneredProjection(WIDE.grid, side=96, steps=2, reduce="soft", sharpness=2)
     assert str(partnered) == "PartneredProjection(side=96, steps=2 of 1.414, reduce='soft', sharpness=2.0)"
     assert [*partnered.state_dict()] == []
 
@@ -220,16 +225,16 @@ def test_bad_arguments(options: dict[str, Any], words: str):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("grid", "sizes", "words"),
     [
-        (([1.0, 2.0], 8), "`grid` (=[1.0, 2.0]) must be a ScaleGrid"),
-        ((WIDE.grid, 0), "`side` (=0) must be at least 1"),
-        ((WIDE.grid, 8, 5), "`steps` (=5) must be less than the number of scales (5)"),
-        ((WIDE.grid, 6, 1), "`side of the field` (=8) must be within 1 step(s) of 1.414 below 6"),
-        ((WIDE.grid, 32, 1), "`side of the field` (=8) must be within 1 step(s) of 1.414 below 32"),
+        ([1.0, 2.0], {"side": 8}, "`grid` (=[1.0, 2.0]) must be a ScaleGrid"),
+        (WIDE.grid, {"side": 0}, "`side` (=0) must be at least 1"),
+        (WIDE.grid, {"side": 8, "steps": 5}, "`steps` (=5) must be less than the number of scales (5)"),
+        (WIDE.grid, {"side": 6, "steps": 1}, "`side of the field` (=8) must be within 1 step(s) of 1.414 below 6"),
+        (WIDE.grid, {"side": 32, "steps": 1}, "`side of the field` (=8) must be within 1 step(s) of 1.414 below 32"),
     ],
 )
-def test_bad_sizes(arguments: tuple[Any, ...], words: str):
+def test_bad_sizes(grid: Any, sizes: dict[str, int], words: str):
     with pytest.raises(sesn.UsageError) as raised:
-        PartneredProjection(*arguments)(torch.zeros(1, 1, 5, 8, 8))
+        PartneredProjection(grid, **sizes)(torch.zeros(1, 1, 5, 8, 8))
     assert words in str(raised.value)

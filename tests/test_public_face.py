@@ -107,5 +107,6 @@ def test_a_layer_takes_its_options_by_name(layer: type[nn.Module]) -> None:
     """Only what defines a layer stands by position; windows of pooling are given as torch's are."""
     parameters = inspect.signature(layer).parameters.values()
     by_place = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    defining = {"module", "in_channels", "out_channels", "basis", "num_features", "kernel_size", "mode", "padding_mode"}
+    channels = {"in_channels", "out_channels", "num_channels", "num_features", "num_groups"}
+    defining = channels | {"module", "basis", "grid", "kernel_size", "output_size", "mode", "padding_mode"}
     assert set(by_place) <= defining | ({"stride", "padding"} if "Spatial" in layer.__name__ else set())

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from torch import nn
+
+import sesn
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -80,6 +83,15 @@ def test_the_example_runs(path: Path, block: Block, tmp_path: Path, monkeypatch:
 def test_the_readme_has_an_example() -> None:
     assert README.exists()
     assert any(block.runs for block in blocks(README.read_text(encoding="utf-8")))
+
+
+def test_the_errors_that_the_readme_mentions_are_those_of_its_example() -> None:
+    [block] = [block for block in blocks(README.read_text(encoding="utf-8")) if block.runs]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    run(README, block, names)
+    ordinary = sesn.equivariance_error(nn.Conv2d(3, 32, 5, padding=2).eval(), names["images"], factor=1 / 2)
+    assert [float(each.relative.median()) for each in (names["error"], ordinary)] == pytest.approx([1e-3, 0.1], rel=0.3)
+    assert "about 0.001 here, 0.1 for one nn.Conv2d" in block.text
 
 
 PAGE = f"""

@@ -209,12 +209,12 @@ def test_command_writes_json_and_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--scales", "1"], "`scales`"),
-        (["--macs", "nan"], "`macs`"),
+        (["--scales", "1"], "--scales"),
+        (["--macs", "nan"], "--macs"),
         (["--macs", "10"], "the cheapest candidate's cost"),
-        (["--images", "nowhere"], "`images`"),
-        (["--picture", "x.pdf"], "`picture`"),
-        (["--picture", "x.png", "--json", "x.svg"], "`json` (='x.svg') must be another file than those of `picture`"),
+        (["--images", "nowhere"], "--images"),
+        (["--picture", "x.pdf"], "--picture"),
+        (["--picture", "x.png", "--json", "x.svg"], "--json (='x.svg') must be another file than those of --picture"),
         (["--scales", "many"], "scales"),
     ],
 )
@@ -257,7 +257,7 @@ def test_profile_and_causes_say_what_is_wrong(command: str, tmp_path: Path) -> N
     for words, said in (
         ([f"{target}s"], "has no name"),
         ([target, "--downscale", "1.4,2"], "one number"),
-        ([target, "--resampler", "nearest"], "`resampler`"),
+        ([target, "--resampler", "nearest"], "--resampler"),
         ([target, "--input", "1x96x96"], "rejected images"),
     ):
         result = CliRunner().invoke(app, [command, *words])
@@ -269,5 +269,5 @@ def test_causes_refuses_one_file_for_json_and_picture(tmp_path: Path) -> None:
     both = str(tmp_path / "out.png")
     result = CliRunner().invoke(app, ["causes", "net.py:build", "--json", both, "--picture", both])
     assert result.exit_code == 2
-    assert f"`json` (={both!r}) must be another file than those of `picture` (={both!r})" in result.output
+    assert f"--json (={both!r}) must be another file than those of --picture (={both!r})" in result.output
     assert not list(tmp_path.iterdir())

@@ -35,7 +35,7 @@ def test_a_tutorial_runs_to_its_end(page: Path, tmp_path: Path, monkeypatch: pyt
     run_page(page, tmp_path, monkeypatch, slow=True)
 
 
-@pytest.mark.parametrize("name", ["classifier"])
+@pytest.mark.parametrize("name", ["classifier", "segmentation"])
 def test_a_tutorial_shows_its_program_whole(name: str) -> None:
     page = (ROOT / "docs" / "tutorials" / f"{name}.md").read_text(encoding="utf-8")
     program = (ROOT / "docs" / "examples" / f"{name}.py").read_text(encoding="utf-8").split('"""\n', 1)[1]

@@ -8,13 +8,14 @@ draws the picture from the rows in that folder; with --measure it trains the net
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
+import runpy
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -37,11 +38,7 @@ NETWORKS: dict[str, tuple[str, str, str, str, tuple[int, ...]]] = {
 def measure(seeds: int = 5, epochs: int = 10, images: int = 640, sizes: Sequence[int] = SIZES) -> list[dict[str, Any]]:
     """One row per network and seed, which draws the weights, the split and the batches: the accuracy at every size."""
     torch.set_num_threads(1)
-    spec = importlib.util.spec_from_file_location("classifier", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
     rows = []
     for method, (label, _, _, maker, trained) in NETWORKS.items():
         for seed in range(seeds):
@@ -71,10 +68,11 @@ def mean(rows: list[dict[str, Any]], method: str, size: int) -> str:
 
 def sentence(rows: list[dict[str, Any]]) -> str:
     """What the README says of the picture."""
-    parts = [f"{mean(rows, 'sesn', size)} against {mean(rows, 'cnn', size)} at {size} pixels" for size in (12, 24)]
+    ours, other = ([mean(rows, method, size) for size in (12, 24)] for method in ("sesn", "cnn"))
     return (
-        f"Trained on digits of {TRAINED_AT} pixels only, a scale-equivariant network reads {parts[0]} and {parts[1]}, "
-        "where the other number is that of an ordinary CNN with about as many parameters."
+        f"Trained on digits of {TRAINED_AT} pixels only, a scale-equivariant network reads {ours[0]} of other digits "
+        f"at 12 pixels and {ours[1]} at 24 pixels. An ordinary CNN with about as many parameters reads {other[0]} "
+        f"and {other[1]}."
     )
 
 

@@ -40,10 +40,10 @@ from sesn.methods.steerable import SESN_VECTOR
 #: Those that a network can have on images of one size, on which the partnered one is "max-upper".
 PROJECTIONS: dict[str, Callable[[], nn.Module]] = {
     "max": ScaleProjection,
-    "soft": partial(ScaleProjection, "soft"),
-    "mean": partial(ScaleProjection, "mean"),
-    "soft-tapered": partial(ScaleProjection, "soft", taper=2),
-    "mean-tapered": partial(ScaleProjection, "mean", taper=2),
+    "soft": partial(ScaleProjection, reduce="soft"),
+    "mean": partial(ScaleProjection, reduce="mean"),
+    "soft-tapered": partial(ScaleProjection, reduce="soft", taper=2),
+    "mean-tapered": partial(ScaleProjection, reduce="mean", taper=2),
     "max-upper": partial(ScaleProjection, leave_out=(1, 0)),
     "max-inner": partial(ScaleProjection, leave_out=(1, 1)),
 }
@@ -91,7 +91,10 @@ def delta_projection(cell: Cell, context: Context) -> list[Measurement]:
         raise UsageError("`settings` must have scales and a `step`; look at the plan")
     images, data_name = images_of(settings, context)
     calibrate(trunk, images[:CALIBRATION_IMAGES].to(torch.float32))
-    sized = {name: partial(PartneredProjection, grid, settings.side, STEPS, how) for name, how in PARTNERED.items()}
+    sized = {
+        name: partial(PartneredProjection, grid, side=settings.side, steps=STEPS, reduce=how)
+        for name, how in PARTNERED.items()
+    }
     projection = looked_up("projection", settings.projection, PROJECTIONS | sized)()
     heads = {"field": (), "map": (projection,), "score": (projection, GlobalPool("mean"))}
     found: list[Measurement] = []

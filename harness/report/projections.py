@@ -15,14 +15,14 @@ from harness.report.tables import Table, TableEntry, numeric
 #: What each is in Python, in the order of the table.
 NAMES = {
     "max": "ScaleProjection()",
-    "soft": 'ScaleProjection("soft")',
-    "mean": 'ScaleProjection("mean")',
-    "soft-tapered": 'ScaleProjection("soft", taper=2)',
-    "mean-tapered": 'ScaleProjection("mean", taper=2)',
+    "soft": 'ScaleProjection(reduce="soft")',
+    "mean": 'ScaleProjection(reduce="mean")',
+    "soft-tapered": 'ScaleProjection(reduce="soft", taper=2)',
+    "mean-tapered": 'ScaleProjection(reduce="mean", taper=2)',
     "max-upper": "ScaleProjection(leave_out=(1, 0))",
     "max-inner": "ScaleProjection(leave_out=(1, 1))",
-    "max-partnered": "PartneredProjection(grid, side, 2)",
-    "soft-partnered": 'PartneredProjection(grid, side, 2, "soft")',
+    "max-partnered": "PartneredProjection(grid, side=side, steps=2)",
+    "soft-partnered": 'PartneredProjection(grid, side=side, steps=2, reduce="soft")',
 }
 FIELD = "the field, not projected"
 OUTPUTS, METRICS = ("map", "score"), {"delta": "Δ", "delta_relative": "relative Δ"}

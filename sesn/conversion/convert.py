@@ -178,7 +178,7 @@ def _projection(project: Any, head: str | None, reference: int, scales: int) -> 
         return project
     if _checks.one_of("project", project, PROJECTIONS) == "reference":
         return ScaleProjection(leave_out=(reference, scales - 1 - reference))
-    return ScaleProjection(project)
+    return ScaleProjection(reduce=project)
 
 
 def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> nn.Module:

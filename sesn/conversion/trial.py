@@ -23,7 +23,7 @@ from sesn.conversion.report import Fate, Step
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
 from sesn.layers.each import EachScale, each_scale
 from sesn.layers.fit import radius, refusal
-from sesn.layers.pool import ScaleBatchNorm
+from sesn.layers.norm import ScaleBatchNorm
 
 #: Makes a basis for kernels of a side.
 BasisOf = Callable[[int], SteerableBasis]

@@ -56,3 +56,9 @@ def each_scale(function: Callable[[Tensor], Tensor], field: Tensor) -> Tensor:
     b, _, s = field.shape[:3]
     maps = function(field.transpose(1, 2).flatten(0, 1))
     return maps.reshape(b, s, *maps.shape[1:]).transpose(1, 2)
+
+
+def each_map(function: Callable[[Tensor], Tensor], field: Tensor) -> Tensor:
+    """What the function, which takes every channel by itself, gives for the maps of a field, without copying it."""
+    maps = function(field.flatten(1, 2))
+    return maps.reshape(field.shape[0], *field.shape[1:3], *maps.shape[2:])

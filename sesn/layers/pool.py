@@ -1,15 +1,15 @@
-"""Pooling and normalisation on fields [b, c, s, h, w]: over scale, over space, and never over both unless asked."""
+"""Pooling on fields [b, c, s, h, w] over space: every scale by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.layers.each import each_map
 
 
 class SpatialWindow(nn.Module):
@@ -94,6 +94,50 @@ class SpatialAvgPool(_FieldPool):
     _pool = staticmethod(F.avg_pool3d)
 
 
+class SpatialAdaptivePool(nn.Module):
+    """Pooling of every scale to maps of one size, whatever the size of the field.
+
+    Two images of different sizes then have features of one shape, so that layers after it that count pixels, such as a
+    linear one, can be used. Where a picture is rescaled, its features stay at their places and move along the scales.
+
+    Args:
+        output_size: the side, or (rows, columns), of the maps.
+        mode: "mean" or "max".
+
+    Raises:
+        UsageError: an argument breaks its rule.
+
+    Example:
+        >>> sesn.SpatialAdaptivePool((4, 2))(torch.randn(2, 8, 3, 16, 13)).shape
+        torch.Size([2, 8, 3, 4, 2])
+    """
+
+    def __init__(self, output_size: int | tuple[int, int], mode: Literal["max", "mean"] = "mean") -> None:
+        super().__init__()
+        self.output_size = _checks.pair("output_size", output_size, 1)
+        self.mode = _checks.one_of("mode", mode, ("max", "mean"))
+
+    def forward(self, field: Tensor) -> Tensor:
+        """Pool every scale by itself.
+
+        Args:
+            field: [b, c, s, h, w].
+
+        Returns:
+            The field [b, c, s, *output_size].
+
+        Raises:
+            UsageError: the field has another shape.
+        """
+        _checks.real_tensor("field", field, "b c s h w")
+        pool = F.adaptive_max_pool2d if self.mode == "max" else F.adaptive_avg_pool2d
+        return each_map(lambda maps: pool(maps, self.output_size), field)
+
+    def extra_repr(self) -> str:
+        """The size and the mode."""
+        return f"output_size={self.output_size}, mode={self.mode!r}"
+
+
 class GlobalPool(nn.Module):
     """The maximum or mean over all positions.
 
@@ -133,53 +177,3 @@ class GlobalPool(nn.Module):
     def extra_repr(self) -> str:
         """The mode."""
         return f"mode={self.mode!r}"
-
-
-class ScaleBatchNorm(nn.BatchNorm3d):
-    """Batch norm of a field: one mean, variance, weight and bias per channel, over batch, scale and space.
-
-    Separate statistics for each scale would break equivariance. In train mode the statistics of a batch depend on the
-    image's size, so equivariance is measured in eval mode.
-
-    Args:
-        num_features: channels of the field.
-        eps, momentum, affine, track_running_stats, device, dtype: as in torch's BatchNorm3d.
-
-    Raises:
-        UsageError: `num_features` is no whole number of at least 1.
-
-    Example:
-        >>> sesn.ScaleBatchNorm(8)(torch.randn(2, 8, 3, 16, 16)).shape
-        torch.Size([2, 8, 3, 16, 16])
-    """
-
-    def __init__(
-        self,
-        num_features: int,
-        *,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        _checks.whole("num_features", num_features, 1)
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, **options)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Normalise a field.
-
-        Args:
-            input: [b, c, s, h, w].
-
-        Returns:
-            The field, of the same shape.
-
-        Raises:
-            UsageError: the field has another shape.
-        """
-        _checks.real_tensor("field", input, "b c s h w")
-        _checks.extent("field", input, 1, self.num_features, "layer's num_features", "give that many channels")
-        return super().forward(input)

@@ -38,14 +38,14 @@ class ScaleProjection(nn.Module):
     Example:
         >>> sesn.ScaleProjection()(torch.randn(2, 8, 3, 16, 16)).shape
         torch.Size([2, 8, 16, 16])
-        >>> sesn.ScaleProjection("soft", sharpness=2.0, taper=1)
+        >>> sesn.ScaleProjection(reduce="soft", sharpness=2.0, taper=1)
         ScaleProjection(reduce='soft', sharpness=2.0, taper=1)
     """
 
     def __init__(
         self,
-        reduce: Reduce = "max",
         *,
+        reduce: Reduce = "max",
         sharpness: float = SHARPNESS,
         taper: int = 0,
         leave_out: tuple[int, int] = (0, 0),
@@ -138,15 +138,15 @@ class PartneredProjection(ScaleProjection):
     def __init__(
         self,
         grid: ScaleGrid,
+        *,
         side: int,
         steps: int = 1,
         reduce: Reduce = "max",
-        *,
         sharpness: float = SHARPNESS,
         taper: int = 0,
         leave_out: tuple[int, int] = (0, 0),
     ) -> None:
-        super().__init__(reduce, sharpness=sharpness, taper=taper, leave_out=leave_out)
+        super().__init__(reduce=reduce, sharpness=sharpness, taper=taper, leave_out=leave_out)
         if not isinstance(grid, ScaleGrid):
             raise WrongTypeError(_checks.complaint("grid", grid, "a ScaleGrid", "give that of the layer before"))
         self.side, self.steps = _checks.whole("side", side, 1), _checks.whole("steps", steps, 1)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from sesn._torch import version
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError
 from sesn.meter.outputs import OutputOf, laid_out
@@ -61,7 +62,7 @@ class _Made(NamedTuple):
     """What was returned, kept alive since its id would be used again, in the version that it had."""
 
     output: Any
-    version: int
+    version: int | None
     stage: int | None = None  # that made it; None for the images
     copy: Tensor | None = None
     tokens: bool = False
@@ -86,7 +87,7 @@ class _Recorder:
         found: list[_Made] = []
         for place, tensor in enumerate((x for x in inputs if isinstance(x, Tensor)), start=1):
             if not name:
-                self._made[id(tensor)] = _Made(tensor, _version(tensor))
+                self._made[id(tensor)] = _Made(tensor, version(tensor))
             made, path = self._known(tensor), self.trail.path_to(tensor)
             if made is None and path is not None and not _unreadable(tensor):
                 stage = Stage(name, self._counts[name], layer, given=True, sources=tuple(sorted(path.stages)))
@@ -105,7 +106,7 @@ class _Recorder:
 
     def _known(self, output: Any) -> _Made | None:
         made = self._made.get(id(output))
-        return made if made is not None and made.version == _version(made.output) else None
+        return made if made is not None and made.version == version(made.output) else None
 
     def _keep(self, stage: Stage, output: Any, place: int = 0) -> _Made:
         """Record a stage with a copy of its output, or with the one that there is of the very same tensor."""
@@ -119,7 +120,7 @@ class _Recorder:
         made = self._known(output)
         if made is None or made.copy is None:
             copy, tokens = (None, False) if problem else self._copied(output, grid)
-            made = _Made(output, _version(output), copy=copy, tokens=tokens)
+            made = _Made(output, version(output) if isinstance(output, Tensor) else None, copy=copy, tokens=tokens)
         made = self._made[id(output)] = made._replace(stage=index)
         shape = () if made.copy is None else tuple(made.copy.shape)
         stage = replace(stage, shape=shape, tokens=made.tokens, note=problem)
@@ -157,11 +158,6 @@ def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[
         for hook in hooks:
             hook.remove()
     return recorder.calls
-
-
-def _version(output: Any) -> int:
-    """How often a tensor was changed in place."""
-    return output._version if isinstance(output, Tensor) and not output.is_inference() else 0
 
 
 def _only_tensor(output: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple, cast
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.layers.pool import ScaleBatchNorm, SpatialMaxPool
+from sesn.layers.norm import ScaleBatchNorm
+from sesn.layers.pool import SpatialMaxPool
 
 #: As the paper prints a network, or as its authors released it.
 Recipe = Literal["paper", "released"]

@@ -13,6 +13,7 @@ from sesn.tools.commands.check import check
 from sesn.tools.commands.compare import compare
 from sesn.tools.commands.profile import profile
 from sesn.tools.commands.tune import tune
+from sesn.tools.wording import speaking_options
 
 _EXPERIMENTS = harness_part("cli")
 _WITHOUT = "The paper's experiments (plan, run, report, ...) come with a clone of the repository."
@@ -44,6 +45,6 @@ def sesn(
 
 
 for _command in (check, compare, profile, causes, tune):
-    app.command()(_command)
+    app.command()(speaking_options(_command))
 if _EXPERIMENTS is not None:
     app.add_typer(_EXPERIMENTS.commands)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -152,7 +152,6 @@ class Subject(NamedTuple):
     factors: list[float]
     meter: Meter
     chosen: str = ""
-    options: frozenset[str] = frozenset()
     shift: int = 0  # pixels down and right by which images are moved instead of being rescaled
 
     @property
@@ -172,11 +171,11 @@ class Subject(NamedTuple):
 
     def measuring(self) -> AbstractContextManager[None]:
         """What the user's network does wrong meanwhile is a UsageError that says where; a bug of ours passes."""
-        return _measuring(self.target, self.images, self.options)
+        return _measuring(self.target, self.images)
 
 
 @contextmanager
-def _measuring(target: Target, images: Tensor, options: Collection[str]) -> Iterator[None]:
+def _measuring(target: Target, images: Tensor) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -184,10 +183,10 @@ def _measuring(target: Target, images: Tensor, options: Collection[str]) -> Iter
     except BaseException as error:  # it runs the user's code, which may raise anything
         place = line_of(error, target.path)
         if isinstance(error, UsageError | OSError):  # worded already
-            words = in_options(str(error), options)
+            words = str(error)
             if isinstance(error, RejectedError):
                 words += "; give --input of another shape, or wrap it in a module that takes images [b, c, h, w]"
-            if words == str(error) and (not place or place in words):
+            if words == str(error) and place in words:
                 raise
             raise UsageError(words if place in words else f"{words}{place}") from error
         if place:
@@ -195,22 +194,6 @@ def _measuring(target: Target, images: Tensor, options: Collection[str]) -> Iter
         if isinstance(error, Exception) and (odd := _oddity(target.build(0), images)):
             raise UsageError(f"{target.words}: {odd}") from error
         raise
-
-
-def in_options(message: str, options: Collection[str]) -> str:
-    """A message of the library with the options of a command in place of Python's arguments, where there are such."""
-    message = re.sub(r"`(\w+)=`", lambda found: f"--{found[1]}" if found[1] in options else found[0], message)
-    for option in ("output", "tokens"):
-        message = message.replace(f"--{option} of sesn.OutputOf", f"--{option}")
-    factor = re.match(r"`factor` \(=([\d.e+-]+)\)", message)
-    if factor is None:
-        return message
-    rest = (
-        message[factor.end() :]
-        .replace("large enough", "small enough")
-        .replace("a larger factor", "a smaller downscale")
-    )
-    return f"`downscale` (={1 / float(factor[1]):.4g}){rest}"
 
 
 def load_subject(context: Context, meter: Meter, at_once: int | None = None, curve: Sequence[float] = ()) -> Subject:
@@ -256,7 +239,7 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None, cur
     images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"], **normalised)
     factors, said = [1 / one for one in sizes.downscales], "; ".join(fitted.said)
     shift = parse_shift(translate, sizes.stride, min(sizes.shape[1:]))
-    return Subject(target, images, name, factors, fitted.meter, said, frozenset(asked), shift)
+    return Subject(target, images, name, factors, fitted.meter, said, shift)
 
 
 class _Fitted(NamedTuple):
@@ -274,7 +257,7 @@ def _fitted(
     """Sizes that fit; what the network leaves no choice in is chosen among the options: its only output, its canvas."""
     asked, target = context.params, _target(context.params)
     module = target.build(asked["seed"])
-    with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0]))), asked):
+    with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0])))):
         try:
             sizes = fitting_sizes(module, shape, downscales, usual, meter)
         except UndecidedError as error:

@@ -18,7 +18,9 @@ from typing import Any, TextIO, cast
 
 import typer
 
+from sesn._source import line_of
 from sesn.errors import UsageError
+from sesn.tools.wording import in_options
 
 #: What stands for a mark on a terminal that does not have it.
 PLAIN = {
@@ -200,7 +202,8 @@ def _words(error: BaseException) -> str | None:
 
         return _one_line(os_error_words(error))
     if isinstance(error, UsageError):
-        return _one_line(error)
+        # What the user's own code was told of its arguments is left in Python.
+        return _one_line(error if line_of(error) else in_options(str(error)))
     if isinstance(error, SystemExit):  # no command of ours ends like this: only code that it runs
         return f"the program was left by sys.exit({error.code!r})"
     if _out_of_memory(error):

@@ -8,6 +8,7 @@ import typer
 
 from sesn.tools import options
 from sesn.tools.consoles import consoles, progress_bar
+from sesn.tools.wording import in_options
 
 
 def check(
@@ -76,7 +77,7 @@ def check(
         with subject.measuring():
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
-            causes = likely_causes(build(0), subject.images, results)
+            causes = [*map(in_options, likely_causes(build(0), subject.images, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}

@@ -11,6 +11,7 @@ import typer
 
 from sesn.tools import options
 from sesn.tools.consoles import consoles, progress_bar
+from sesn.tools.wording import in_options
 
 
 def profile(
@@ -51,7 +52,7 @@ def profile(
         from sesn.errors import UsageError
         from sesn.tools import profile as profiling
         from sesn.tools import profile_table as tables
-        from sesn.tools.arguments import in_options, load_subject
+        from sesn.tools.arguments import load_subject
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
 
@@ -65,7 +66,7 @@ def profile(
         with progress_bar(progress) as on_step, subject.measuring():
             found = profiling.profile(module, subject.images, moved, meter, on_step)
             floor = profiling.floor_of(module, subject.images, moved, meter)
-        rows = [replace(row, note=in_options(row.note, subject.options)) for row in found]
+        rows = [replace(row, note=in_options(row.note)) for row in found]
         title = f"layer profile of {target}, {subject.moves}"
         deep = depth or (None if all_ or sort != "order" else tables.fitting_depth(rows))
         table = tables.profile_table(rows, title, floor=floor, width=console.width, depth=deep, **shown)

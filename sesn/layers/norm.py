@@ -1,0 +1,169 @@
+"""Normalisation of fields [b, c, s, h, w] with one weight and bias per channel, the same at every scale.
+
+Which numbers share a mean and a variance decides what a norm commutes with. Over channels alone it commutes with
+everything that moves points about. Over positions too, it commutes with what keeps the mean over positions, as
+rescaling does but for the borders. Over scales it does not commute: rescaling brings other scales into the grid.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sesn import _checks
+from sesn.layers.each import each_scale
+
+
+class ScaleBatchNorm(nn.BatchNorm3d):
+    """Batch norm of a field: one mean, variance, weight and bias per channel, over batch, scale and space.
+
+    Separate statistics for each scale would break equivariance. In train mode the statistics of a batch depend on the
+    image's size, so equivariance is measured in eval mode.
+
+    Args:
+        num_features: channels of the field.
+        eps, momentum, affine, track_running_stats, device, dtype: as in torch's BatchNorm3d.
+
+    Raises:
+        UsageError: `num_features` is no whole number of at least 1.
+
+    Example:
+        >>> sesn.ScaleBatchNorm(8)(torch.randn(2, 8, 3, 16, 16)).shape
+        torch.Size([2, 8, 3, 16, 16])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        _checks.whole("num_features", num_features, 1)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, **options)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise a field.
+
+        Args:
+            input: [b, c, s, h, w].
+
+        Returns:
+            The field, of the same shape.
+
+        Raises:
+            UsageError: the field has another shape.
+        """
+        _checks.real_tensor("field", input, "b c s h w")
+        _checks.extent("field", input, 1, self.num_features, "layer's num_features", "give that many channels")
+        return super().forward(input)
+
+
+class ScaleGroupNorm(nn.GroupNorm):
+    """Group norm of a field: one mean and variance per group of channels and scale, over the positions.
+
+    Torch's own, on a field, takes the mean over the scales too, so what rescaling brings into the grid changes all of
+    it. With one group per channel this is instance norm. The scales lose their strengths relative to each other: a
+    projection by a maximum after it no longer prefers the scale that fits best.
+
+    Args:
+        num_groups: of channels.
+        num_channels: of the field, a multiple of `num_groups`.
+        eps, affine, device, dtype: as in torch's GroupNorm.
+
+    Raises:
+        UsageError: a number breaks its rule.
+
+    Example:
+        >>> sesn.ScaleGroupNorm(2, 8)(torch.randn(2, 8, 3, 16, 16)).shape
+        torch.Size([2, 8, 3, 16, 16])
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        *,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        _checks.whole("num_groups", num_groups, 1)
+        _checks.whole("num_channels", num_channels, 1)
+        rule = f"a multiple of num_groups (={num_groups})"
+        _checks.require(num_channels % num_groups == 0, "num_channels", num_channels, rule)
+        super().__init__(num_groups, num_channels, eps, affine, **options)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise a field.
+
+        Args:
+            input: [b, c, s, h, w].
+
+        Returns:
+            The field, of the same shape.
+
+        Raises:
+            UsageError: the field has another shape.
+        """
+        _checks.real_tensor("field", input, "b c s h w")
+        _checks.extent("field", input, 1, self.num_channels, "layer's num_channels", "give that many channels")
+        return each_scale(super().forward, input)
+
+
+class ScaleLayerNorm(nn.LayerNorm):
+    """Layer norm of a field: at every scale and position a mean and variance over the channels.
+
+    It commutes with everything that moves points about, rescaling and shifts along the scales among it.
+
+    Args:
+        num_features: channels of the field.
+        eps, bias, device, dtype: as in torch's LayerNorm.
+        affine: whether there is a weight and, unless `bias` is False, a bias per channel.
+
+    Raises:
+        UsageError: `num_features` is no whole number of at least 1.
+
+    Example:
+        >>> sesn.ScaleLayerNorm(8)(torch.randn(2, 8, 3, 16, 16)).shape
+        torch.Size([2, 8, 3, 16, 16])
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.num_features = _checks.whole("num_features", num_features, 1)
+        super().__init__(self.num_features, eps, affine, bias, **options)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise a field.
+
+        Args:
+            input: [b, c, s, h, w].
+
+        Returns:
+            The field, of the same shape.
+
+        Raises:
+            UsageError: the field has another shape.
+        """
+        _checks.real_tensor("field", input, "b c s h w")
+        _checks.extent("field", input, 1, self.num_features, "layer's num_features", "give that many channels")
+        return super().forward(input.movedim(1, -1)).movedim(-1, 1)

@@ -1,0 +1,202 @@
+"""Layers for fields that only act on space or channels: every scale by itself, and what they commute with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from measures import assert_same, put
+from torch import Tensor, nn
+
+import sesn
+from sesn.meter.extent import seen_by
+from sesn.strategies import images
+from sesn.tools.photographs import photographs
+
+FIELDS = images(leading=st.tuples(st.integers(1, 2), st.just(4), st.integers(1, 4)))
+#: A layer on a field, and what torch computes for the maps of one scale.
+Pair = tuple[nn.Module, Callable[[Tensor], Tensor]]
+
+
+def resized(factor: float, mode: str, **options: Any) -> Callable[[Tensor], Tensor]:
+    return lambda maps: F.interpolate(maps, scale_factor=factor, mode=mode, **options)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> Pair:
+    """Any of the layers with drawn options."""
+    factor, rows, columns = draw(st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5)))
+    groups = draw(st.sampled_from([1, 2, 4]))
+    weight, bias = (torch.tensor(draw(st.lists(st.floats(-2, 2), min_size=4, max_size=4))).double() for _ in range(2))
+    grouped, layered = sesn.ScaleGroupNorm(groups, 4), sesn.ScaleLayerNorm(4)
+    for norm in (grouped, layered):
+        norm.double().load_state_dict({"weight": weight, "bias": bias})
+
+    def over_channels(maps: Tensor) -> Tensor:
+        mean, variance = maps.mean(1, keepdim=True), maps.var(1, unbiased=False, keepdim=True)
+        normed = (maps - mean) / (variance + layered.eps).sqrt()
+        return normed * weight.to(maps)[:, None, None] + bias.to(maps)[:, None, None]
+
+    size = rows, columns
+    up, down = draw(st.sampled_from(["nearest", "bilinear", "bicubic"])), draw(st.sampled_from(["bilinear", "bicubic"]))
+    choices: list[Pair] = [
+        (sesn.ScaleUpsample(factor=factor, mode=up), resized(factor, up)),
+        (sesn.ScaleDownsample(factor=factor, mode=down), resized(1 / factor, down, antialias=True)),
+        (sesn.SpatialAdaptivePool(size), lambda maps: F.adaptive_avg_pool2d(maps, size)),
+        (sesn.SpatialAdaptivePool(size, "max"), lambda maps: F.adaptive_max_pool2d(maps, size)),
+        (grouped, lambda maps: F.group_norm(maps, groups, weight.to(maps), bias.to(maps))),
+        (layered, over_channels),
+    ]
+    return choices[draw(st.integers(0, len(choices) - 1))]
+
+
+@given(field=FIELDS, pair=pairs())
+def test_every_scale_is_treated_by_itself_as_torch_treats_maps(device, field, pair):
+    layer, plain = put(pair[0], device), pair[1]
+    field = put(field, device)
+    out = layer(field)
+    assert out.shape[:3] == field.shape[:3]
+    for scale in range(field.shape[2]):
+        assert_same(out[:, :, scale], plain(field[:, :, scale]))
+
+
+@given(field=FIELDS, pair=pairs(), data=st.data())
+def test_they_commute_with_every_order_of_the_scales(device, field, pair, data):
+    layer, field = put(pair[0], device), put(field, device)
+    order = data.draw(st.permutations(range(field.shape[2])))
+    assert_same(layer(field[:, :, order]), layer(field)[:, :, order])
+
+
+@given(field=FIELDS)
+def test_layer_norm_commutes_with_picking_points(device, field):
+    field, norm = put(field, device), put(sesn.ScaleLayerNorm(4, dtype=torch.float64), device)
+    assert_same(norm(field[..., ::2, 1::2]), norm(field)[..., ::2, 1::2])
+
+
+@given(field=FIELDS, factor=st.integers(1, 3))
+def test_group_norm_and_adaptive_pools_commute_with_larger_pixels(device, field, factor):
+    field = put(field, device)
+    large = field.repeat_interleave(factor, -2).repeat_interleave(factor, -1)
+    norm = put(sesn.ScaleGroupNorm(2, 4, dtype=torch.float64), device)
+    assert_same(norm(large), norm(field).repeat_interleave(factor, -2).repeat_interleave(factor, -1))
+    for mode in ("mean", "max"):
+        whole = sesn.SpatialAdaptivePool(1, mode)
+        assert_same(whole(large), whole(field))
+        assert_same(whole(field)[..., 0, 0], sesn.GlobalPool(mode)(field))
+
+
+@given(field=images(leading=(2, 64, 2)), seed=st.integers(0, 2**16), p=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+def test_dropout_drops_whole_channels_and_every_draw_commutes(device, field, seed, p):
+    field, drop = put(field, device) + 3, sesn.ScaleDropout(p=p)
+
+    def drawn(x: Tensor) -> Tensor:
+        torch.manual_seed(seed)
+        return drop(x)
+
+    factors = drawn(field) / field
+    assert_same(factors, factors[:, :, :1, :1, :1].expand_as(field))
+    kept = 1 / (1 - p) if p < 1 else 0.0
+    assert {round(value, 9) for value in factors.unique().tolist()} <= {0.0, round(kept, 9)}
+    if 0 < p < 1:
+        assert len(factors[..., 0].unique()) >= 2  # of 128 channels some are dropped and some are not
+    assert_same(drawn(field.flip(2)), drawn(field).flip(2))
+    assert_same(drawn(field[..., ::2, ::2]), drawn(field)[..., ::2, ::2])
+    assert torch.equal(drop.eval()(field), field)
+
+
+# --- what the meter says
+
+
+def delta(layer: nn.Module, factor: float = 0.5) -> float:
+    """The median of Delta of a field of wide kernels, then the layer."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        lift = sesn.ScaleLift(3, 4, sesn.basis_a(sesn.ScaleGrid.geometric(1.5, 2**0.5, 5), "wide", 3), bias=False)
+    error = sesn.Meter(ends="inside").measure(nn.Sequential(lift, layer).eval(), photographs(2), factor)
+    assert error.kind == "field"
+    return float(error.valid.median())
+
+
+def test_low_pass_downsampling_is_more_equivariant_than_pooling_and_striding():
+    low_pass = delta(sesn.ScaleDownsample())
+    assert low_pass < 0.01
+    assert low_pass < delta(sesn.SpatialMaxPool(2)) / 5
+    assert low_pass < delta(sesn.ScaleConv1x1(4, 4, stride=2, bias=False)) / 5
+
+
+def test_a_sharper_cut_off_is_more_equivariant():
+    assert delta(sesn.ScaleDownsample()) < delta(sesn.ScaleDownsample(mode="bilinear")) / 3
+    modes = [delta(sesn.ScaleUpsample(mode=mode)) for mode in ("bicubic", "bilinear", "nearest")]
+    assert modes == sorted(modes)
+    assert modes[0] < 2e-3
+
+
+def test_the_group_norm_of_torch_does_not_commute_with_scale():
+    assert delta(sesn.ScaleGroupNorm(2, 4)) < 1e-3
+    assert delta(nn.GroupNorm(2, 4)) > 1e-2
+
+
+def test_the_meter_reads_how_far_they_look():
+    image = torch.randn(1, 1, 32, 32)
+    lift = sesn.ScaleLift(1, 4, sesn.basis_a(sesn.ScaleGrid([1.0, 1.41]), 7, 3))
+    for layer, stride in ((sesn.ScaleUpsample(), 0.5), (sesn.ScaleDownsample(), 2)):
+        seen = seen_by(nn.Sequential(lift, layer), image)
+        assert (seen.stride, seen.measured) == (stride, ())
+        assert seen.first == (stride - 1) / 2  # centred on the map
+
+
+# --- what is said
+
+
+def test_they_say_what_they_do():
+    assert str(sesn.ScaleUpsample(factor=3)) == "ScaleUpsample(factor=3, mode='bicubic')"
+    assert str(sesn.ScaleDownsample(mode="bilinear")) == "ScaleDownsample(factor=2, mode='bilinear')"
+    assert str(sesn.SpatialAdaptivePool(4)) == "SpatialAdaptivePool(output_size=(4, 4), mode='mean')"
+    assert [*sesn.ScaleLayerNorm(4, affine=False).state_dict()] == []
+
+
+FIELD = (1, 4, 2, 3, 8)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sesn.ScaleUpsample(factor=0), "`factor` (=0) must be at least 1"),
+        (lambda: sesn.ScaleUpsample(mode="area"), "`mode` (='area') must be one of 'nearest', 'bilinear', 'bicubic'"),
+        (lambda: sesn.ScaleDownsample(mode="nearest"), "`mode` (='nearest') must be one of 'bilinear', 'bicubic'"),
+        (lambda: sesn.ScaleDownsample(factor=4), "`input side` (=3) must be at least 4, the factor; use a larger"),
+        (lambda: sesn.SpatialAdaptivePool((2, 0)), "`output_size[1]` (=0) must be at least 1"),
+        (lambda: sesn.SpatialAdaptivePool((2, 2, 2)), "`output_size` (=(2, 2, 2)) must be one whole number, or two"),
+        (lambda: sesn.SpatialAdaptivePool(2, "sum"), "`mode` (='sum') must be one of 'max', 'mean'"),
+        (lambda: sesn.ScaleDropout(p=1.5), "`p` (=1.5) must be a number from 0 to 1"),
+        (lambda: sesn.ScaleGroupNorm(3, 4), "`num_channels` (=4) must be a multiple of num_groups (=3)"),
+        (lambda: sesn.ScaleGroupNorm(1, 3), "`field.shape[1]` (=4) must be 3, the layer's num_channels"),
+        (lambda: sesn.ScaleLayerNorm(3), "`field.shape[1]` (=4) must be 3, the layer's num_features"),
+    ],
+)
+def test_bad_arguments(make: Callable[[], nn.Module], words: str):
+    with pytest.raises(sesn.UsageError) as raised:
+        make()(torch.zeros(FIELD))
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        sesn.ScaleUpsample(),
+        sesn.ScaleDownsample(),
+        sesn.SpatialAdaptivePool(2),
+        sesn.ScaleDropout(),
+        sesn.ScaleGroupNorm(2, 4),
+        sesn.ScaleLayerNorm(4),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_an_image_is_no_field(layer: nn.Module):
+    with pytest.raises(sesn.UsageError, match="5-dimensional"):
+        layer(torch.zeros(1, 4, 8, 8))
