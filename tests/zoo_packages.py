@@ -80,16 +80,16 @@ is that of photographs at the larger downscale: 0 is equivariant, 1 no better th
 TAIL = """
 These were tried and left out of the table, which therefore does not show how often the command succeeds:
 
-- `transformers:ViTModel` with all of its twelve layers was stopped after 41 s of one processor, over the limit. DeiT and
-  CLIP above have four layers for the same reason.
+- `transformers:ViTModel` with all of its twelve layers was stopped after 41 s of one processor, over the limit. DeiT
+  and CLIP above have four layers for the same reason.
 - `timm:mixer_s16_224` ends with status 1, which stands for nothing to judge; what the command says of it was not kept.
 - `torchvision:deeplabv3_resnet50` was not run to its end.
 - `monai:SwinUNETR` needs the package einops, which the session does not install.
 - `kornia.feature:HardNet` downloads weights unless it is told not to.
 
 Two things in the session differ from an ordinary installation. escnn is installed without py3nj, which needs a Fortran
-compiler, and with numpy 1.26, for which its lie_learn is built. Where torch is a build for the CPU, the operators of the
-registry's torchvision do not load; they are declared, and no network here calls them.
+compiler, and with numpy 1.26, for which its lie_learn is built. Where torch is a build for the CPU, the operators of
+the registry's torchvision do not load; they are declared, and no network here calls them.
 """
 
 
