@@ -17,6 +17,8 @@ from sesn.meter.trail import Path
 
 #: How a module whose layers could not be followed is put right.
 _CALL_LAYERS = "call its layers as modules"
+#: Images whose gradients are asked for; a second one where the first leaves a rectifier shut.
+_ASKED = 2
 #: A slope that is more than this many roundings of the largest shows that a pixel is seen.
 _SLOPE = 8
 
@@ -48,6 +50,8 @@ def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> R
     path = reading.path
     if reading.output.dim() < 4 or (path is not None and not path.unread):
         return reading.seen
+    if reading.shown:
+        return reading.shown[0]
     runs = tuple(sorted(path.unread if path else LOST))
     radius = _radius_by_gradients(module, images, reading.seen)
     flat = bool((reading.output == reading.output[..., :1, :1]).all())  # then every pixel says the same
@@ -56,20 +60,21 @@ def receptive_field_of(module: nn.Module, images: Tensor, reading: Reading) -> R
             f"how far the module looks cannot be told: it runs {', '.join(runs)}, and has no gradient to measure it "
             f"by; {_CALL_LAYERS} or give `crop=`"
         )
-    return replace(reading.seen, radius=radius or 0, measured=runs)
+    reading.shown.append(replace(reading.seen, radius=radius or 0, measured=runs))
+    return reading.shown[0]
 
 
-def _radius_by_gradients(module: nn.Module, images: Tensor, seen: Receptive) -> float | None:
+def _radius_by_gradients(module: nn.Module, images: Tensor, seen: Receptive, most: int = _ASKED) -> float | None:
     """How many pixels around its own place an output in the middle depends on; None without a gradient.
 
     A few outputs beside each other are asked, since a rectifier may be shut or a maximum be elsewhere for one.
     """
     with torch.inference_mode(False), torch.enable_grad():
-        source = images.detach().clone().requires_grad_()
+        source = images[:most].detach().clone().requires_grad_()
         try:
             output = call(module, source)
-        except RejectedError:  # it has run without gradients, so that is all it minds
-            return None
+        except RejectedError:  # it has run, so what it minds is the gradients, or so few images
+            return None if len(images) <= most else _radius_by_gradients(module, images, seen, len(images))
         if not output.requires_grad:
             return None
         weights = torch.zeros_like(output)
@@ -108,10 +113,10 @@ def spoiled_along(path: Path | None, spoiled: int | None) -> int:
     return path.spoiled
 
 
-def background(found: Branches) -> int:
+def background(kind: str, output: Tensor, factor: float) -> int:
     """Pixels of the output at each border that show no picture, on a canvas that is kept."""
-    hidden = (1 - min(1.0, found.factor)) / 2
-    return math.ceil(hidden * max(found.direct.shape[-2:])) if found.kind in SPATIAL else 0
+    hidden = (1 - min(1.0, factor)) / 2
+    return math.ceil(hidden * max(output.shape[-2:])) if kind in SPATIAL else 0
 
 
 def output_crop(found: Branches, crop: int | str, *, acted: bool, edge: int | None = None) -> tuple[int, Receptive]:

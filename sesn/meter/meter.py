@@ -110,11 +110,12 @@ class Meter:
         down, right = (pixels / stride for pixels in element.translation)
         return shifted(small, down, right, self.resampler, self._past) if down or right else small
 
-    def branches(self, module: nn.Module, images: Tensor, factor: Element) -> Branches:
+    def branches(self, module: nn.Module, images: Tensor, factor: Element, original: Reading | None = None) -> Branches:
         """Run both branches and move the output of the original one.
 
         Args:
             module, images, factor: as in `measure`.
+            original: the original branch, where it was run before.
 
         Returns:
             Both outputs and how they came about, for `error`.
@@ -122,7 +123,8 @@ class Meter:
         with torch.no_grad():
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
-            return self._moved(module, exact, small, reading.read(module, exact), reading.call(module, small), factor)
+            original = original or reading.read(module, exact)
+            return self._moved(module, exact, small, original, reading.call(module, small), factor)
 
     def measure(
         self,
@@ -323,7 +325,7 @@ class Meter:
             The error, with this meter in it.
         """
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
-        edge = background(found) if self.canvas == "keep" else None
+        edge = background(found.kind, found.direct, found.factor) if self.canvas == "keep" else None
         cut, seen = output_crop(found, self.crop, acted=self.action is not None, edge=edge)
         floor = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu")
         if context:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -50,6 +50,8 @@ class Reading:
     output: Tensor  # in float64
     side: int  # of the images
     path: Path | None  # None if the output does not come from the images, or nobody saw how
+    #: How far it looks as gradients show it, once they were asked: the same at every factor.
+    shown: list[Receptive] = field(default_factory=list, init=False, compare=False)
 
     @property
     def seen(self) -> Receptive:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,9 @@ from sesn._torch import BATCH_NORM, INSTANCE_NORM
 from sesn.basis import SMALLEST_RESOLVED_SIGMA
 from sesn.errors import UsageError
 from sesn.meter.compare import middle
+from sesn.meter.extent import background
 from sesn.meter.finding import Case, Finding
+from sesn.meter.reading import SPATIAL
 from sesn.scales import ScaleGrid
 
 #: A half-window below this many sigmas cuts off more than rounding for every order in use.
@@ -159,9 +162,13 @@ def _without(case: Case, positions: dict[str, Tensor]) -> float:
     means = {name: one.mean().expand_as(one).contiguous() for name, one in positions.items()}
     if not means:
         return float("inf")
+    found, meter = case.error, case.meter
+    if found.kind in SPATIAL:  # what counted then counts now
+        edge = background(found.kind, case.after.output, found.factor) if meter.canvas == "keep" else 0
+        meter = replace(meter, crop=found.crop - edge)
     try:
         same = _Replaced(case.module, means).eval()
-        error = case.meter.measure(same, case.images, case.error.factor, context=False, repeat=False)
+        error = meter.measure(same, case.images, found.factor, context=False, repeat=False)
     except (UsageError, RuntimeError):  # torch's own: a script cannot be called with other tensors
         return float("inf")
     return middle(error.valid)

@@ -252,10 +252,15 @@ class _Fitted(NamedTuple):
 
 
 def _fitted(
-    context: Context, shape: Shape | None, downscales: Sequence[float] | None, usual: Sequence[float], meter: Meter
+    context: Context,
+    shape: Shape | None,
+    downscales: Sequence[float] | None,
+    usual: Sequence[float],
+    meter: Meter,
+    target: Target | None = None,
 ) -> _Fitted:
     """Sizes that fit; what the network leaves no choice in is chosen among the options: its only output, its canvas."""
-    asked, target = context.params, _target(context.params)
+    asked, target = context.params, target or _target(context.params)
     module = target.build(asked["seed"])
     with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0])))):
         try:
@@ -268,7 +273,7 @@ def _fitted(
             raise UsageError(f"{error}: run {command_line(context, first)}") from error
     if sizes.fixed and "canvas" in asked and not _told(context, "canvas"):
         asked["canvas"] = "keep"
-        return _fitted(context, shape, downscales, usual, replace(meter, canvas="keep"))
+        return _fitted(context, shape, downscales, usual, replace(meter, canvas="keep"), target)
     apart = module.apart if isinstance(module, OutputOf) else 0
     said = [f"without the first {apart} token{'s' if apart > 1 else ''}, which the grid has no place for"]
     return _Fitted(target, sizes, meter, said if apart else [])

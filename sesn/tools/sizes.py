@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import nn
@@ -11,7 +12,7 @@ from torch import nn
 from sesn import Meter
 from sesn.errors import UsageError
 from sesn.meter.compare import Branches
-from sesn.meter.reading import RejectedError
+from sesn.meter.reading import Reading, RejectedError
 from sesn.tools.images import random_images
 
 Shape = tuple[int, int, int]
@@ -44,9 +45,9 @@ def fitting_sizes(
     Where there are none, what was asked for comes back: measuring it says what is wrong. A network that takes some
     images, and returns for them what cannot be measured, is refused.
     """
-    downscales = usual if asked is None else asked
+    downscales, trials = usual if asked is None else asked, _Trials(module, meter)
     shapes = USUAL_SHAPES if shape is None else [shape, *(one for one in USUAL_SHAPES if one[0] == shape[0])]
-    taken, stride = next(((one, found) for one in shapes if (found := _stride(module, one, meter))), (shapes[0], 0))
+    taken, stride = next(((one, found) for one in shapes if (found := trials.stride(one))), (shapes[0], 0))
     if not stride:
         return Sizes(shapes[0], [*downscales])
     if meter.canvas == "keep":
@@ -54,42 +55,49 @@ def fitting_sizes(
     side = 2 * stride * math.ceil(max(min((shape or taken)[1:]) / (2 * stride), 2))
     square = taken[0], side, side
     # Images of another size are a choice where none was asked for, and a way out where that does not fit.
-    first, second = (square, taken) if shape is None else (taken, square)
-    for one in (first, second):
-        kept = [_nearest(module, one, each, stride, asked is not None, meter) for each in downscales]
+    for one in dict.fromkeys((square, taken) if shape is None else (taken, square)):
+        kept = [trials.nearest(one, each, stride, asked is not None) for each in downscales]
         if None not in kept:
             return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride)
     # The module itself raises an error on a rescaled image; the meter may refuse for other reasons.
-    fixed = isinstance(_tried(module, taken, 1 / downscales[0], meter), RejectedError)
+    fixed = isinstance(trials.tried(taken, 1 / downscales[0]), RejectedError)
     return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
 
 
-def _stride(module: nn.Module, shape: Shape, meter: Meter) -> int:
-    """The stride of the coarsest map on the way to the output; 0 if the module does not take such images."""
-    found = _tried(module, shape, 1.0, meter)
-    if isinstance(found, UsageError):
-        if isinstance(found, RejectedError):
-            return 0
-        raise found
-    return max(1, math.ceil(found.original.sampling[0]))
+@dataclass(frozen=True)
+class _Trials:
+    """A module tried on one image of several shapes, each of which it sees once as it is."""
 
+    module: nn.Module
+    meter: Meter
+    originals: dict[Shape, Reading] = field(default_factory=dict)
 
-def _nearest(module: nn.Module, shape: Shape, downscale: float, stride: int, asked: bool, meter: Meter) -> float | None:
-    """The nearest downscale that fits and leaves multiples of the stride; the one asked for need only fit."""
-    _, height, width = shape
-    lefts = [left for left in range(stride, 4 * height, stride) if left * width % (height * stride) == 0]
-    whole = [height / left for left in lefts if left != height and (left < height) == (downscale > 1)]
-    near = sorted(whole, key=lambda one: abs(math.log(one / downscale)))[:MOST_TRIED]
-    for one in (downscale, *near) if asked or stride == 1 else near:
-        found = _tried(module, shape, 1 / one, meter)
-        if isinstance(found, Branches) and found.moved.shape == found.direct.shape:
-            return one
-    return None
+    def stride(self, shape: Shape) -> int:
+        """The stride of the coarsest map on the way to the output; 0 if the module does not take such images."""
+        found = self.tried(shape, 1.0)
+        if isinstance(found, UsageError):
+            if isinstance(found, RejectedError):
+                return 0
+            raise found
+        return max(1, math.ceil(found.original.sampling[0]))
 
+    def nearest(self, shape: Shape, downscale: float, stride: int, asked: bool) -> float | None:
+        """The nearest downscale that fits and leaves multiples of the stride; the one asked for need only fit."""
+        _, height, width = shape
+        lefts = [left for left in range(stride, 4 * height, stride) if left * width % (height * stride) == 0]
+        whole = [height / left for left in lefts if left != height and (left < height) == (downscale > 1)]
+        near = sorted(whole, key=lambda one: abs(math.log(one / downscale)))[:MOST_TRIED]
+        for one in (downscale, *near) if asked or stride == 1 else near:
+            found = self.tried(shape, 1 / one)
+            if isinstance(found, Branches) and found.moved.shape == found.direct.shape:
+                return one
+        return None
 
-def _tried(module: nn.Module, shape: Shape, factor: float, meter: Meter) -> Branches | UsageError:
-    """Both branches on one image, or why there are none."""
-    try:
-        return meter.branches(module, random_images(0, (1, *shape)), factor)
-    except UsageError as refusal:
-        return refusal
+    def tried(self, shape: Shape, factor: float) -> Branches | UsageError:
+        """Both branches on one image, or why there are none."""
+        try:
+            found = self.meter.branches(self.module, random_images(0, (1, *shape)), factor, self.originals.get(shape))
+        except UsageError as refusal:
+            return refusal
+        self.originals[shape] = found.original
+        return found
