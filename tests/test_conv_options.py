@@ -224,3 +224,45 @@ def test_bad_arguments(options: dict[str, Any], words: str) -> None:
     with pytest.raises(sesn.UsageError) as raised:
         ScaleConv(3, 4, BASIS, **options)(torch.zeros(1, 3, 3, 3, 9))
     assert words in str(raised.value)
+
+
+# --- the transposed convolution
+
+
+@given(bases=slow.bases(), data=st.data())
+def test_the_transposed_convolution_is_the_adjoint(bases: slow.Bases, data: st.DataObject) -> None:
+    """<A x, y> = <x, A^T y> for every x and y, and so for the gradient of either."""
+    stride = data.draw(st.tuples(*[st.integers(1, 3)] * 2))
+    h, w, fine, coarse = data.draw(st.tuples(*[st.integers(1, 7)] * 2, *[st.integers(1, 3)] * 2))
+    seed, scales = data.draw(st.integers(0, 2**16)), len(bases.library.grid)
+    options: dict[str, Any] = {"stride": stride, "bias": False, "dtype": torch.float64}
+    there = ScaleConv(fine, coarse, bases.library, algorithm="dense", **options)
+    back = sesn.ScaleConvTranspose(coarse, fine, bases.library, **options)
+    weight = slow.uniform(seed, coarse, fine, 1, len(bases.library))
+    there.load_state_dict({"weight": weight})
+    back.load_state_dict({"weight": weight[:, :, 0].transpose(0, 1)})
+    x = slow.uniform(seed + 1, 2, fine, scales, stride[0] * h, stride[1] * w)
+    y = slow.uniform(seed + 2, 2, coarse, scales, h, w)
+    assert back(y).shape == x.shape
+    close((there(x) * y).sum(), (x * back(y)).sum())
+    assert back.multiply_adds(y.shape) == there.multiply_adds(x.shape)
+
+
+def test_a_stride_and_its_transpose_are_equivariant_together() -> None:
+    """The finer pixels lie where those before the stride lay."""
+    basis = basis_a(ScaleGrid.geometric(2.0, 2**0.5, 4), "wide", 2)
+    torch.manual_seed(0)
+    down, up = ScaleLift(3, 2, basis, stride=2, bias=False), sesn.ScaleConvTranspose(2, 2, basis, stride=2, bias=False)
+    seen = seen_by(nn.Sequential(down, up), photographs(1))
+    assert (seen.stride, seen.first, seen.measured) == (1, 0, ())
+    assert seen.radius == 2 * (basis.kernel_size // 2)
+    error = sesn.Meter(ends="inside").measure(nn.Sequential(down, up).eval(), photographs(2), 2**-0.5)
+    assert (error.kind, error.lost) == ("field", 1)
+    assert error.valid.median() < 1e-3
+
+
+def test_a_transposed_convolution_says_what_it_does() -> None:
+    layer = sesn.ScaleConvTranspose(2, 4, BASIS, stride=2)
+    assert str(layer) == f"ScaleConvTranspose(2 -> 4, basis={BASIS!r}, stride=2)"
+    with pytest.raises(sesn.UsageError, match=r"`field\.shape\[2\]` \(=4\) must be 3"):
+        layer(torch.zeros(1, 2, 4, 8, 8))

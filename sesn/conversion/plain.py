@@ -13,7 +13,7 @@ from sesn import _checks
 from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.errors import WrongTypeError
-from sesn.layers.conv import ScaleConv, longer
+from sesn.layers.conv import ScaleConv, ScaleLift, longer
 from sesn.layers.steerable import SteerableConv, pair_of, side_by_side
 
 
@@ -50,7 +50,7 @@ def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProg
     sides = dict.fromkeys((0, example.dim() - 2, example.dim() - 1), torch.export.Dim.AUTO)
     with worded(f"exporting `model` with `example` {list(example.shape)}"), torch.no_grad():
         plain = copy.deepcopy(model).eval()
-        steerable = [layer for layer in plain.modules() if isinstance(layer, SteerableConv)]
+        steerable = [layer for layer in plain.modules() if isinstance(layer, ScaleLift | ScaleConv)]
         plain = with_replaced(plain, {id(layer): PlainConv(layer) for layer in steerable})
         return torch.export.export(plain, (images,), dynamic_shapes=(sides,))
 

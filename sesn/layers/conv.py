@@ -141,18 +141,14 @@ class ScaleConv(SteerableConv):
         Raises:
             UsageError: the field has another shape or dtype than the layer takes, or is too small for it.
         """
-        _checks.real_tensor("field", field, "b c s h w")
-        _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
-        meaning = "number of scales of the layer's basis"
-        _checks.extent("field", field, 2, len(self.basis.grid), meaning, "use the `grid` of the layer before")
-        weight = self.weight
-        _checks.same_dtype("field", field, weight)
+        self._check_field(field, weight := self.weight)
         return self._convolve(longer(field, self.repeats), weight)
 
     @property
     def grid(self) -> ScaleGrid:
         """The scales of the output: fewer than the basis has, if what sees past the largest is left out."""
-        return ScaleGrid(self.basis.grid.sigmas[: len(self._windows())])
+        grid, kept = self.basis.grid, len(self._windows())
+        return grid if kept == len(grid) else ScaleGrid(grid.sigmas[:kept])
 
     @property
     def repeats(self) -> int:

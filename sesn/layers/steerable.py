@@ -251,6 +251,14 @@ class SteerableConv(WithMeaning):
 
     # The convolution
 
+    def _check_field(self, field: Tensor, weight: Tensor) -> None:
+        """Reject what is no field for this layer."""
+        _checks.real_tensor("field", field, "b c s h w")
+        _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
+        meaning = "number of scales of the layer's basis"
+        _checks.extent("field", field, 2, len(self.basis.grid), meaning, "use the `grid` of the layer before")
+        _checks.same_dtype("field", field, weight)
+
     def _convolve(self, field: Tensor, weight: Tensor) -> Tensor:
         """field [b, i, s, h, w], the layer's weight to [b, o, s', h', w'].
 
