@@ -70,9 +70,12 @@ class ScaleConvTranspose(SteerableConv):
 
     def _spread(self, scale: int, maps: Tensor, weight: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
         kernel = self._kernel(scale, 1, weight, *axes).transpose(0, 1)
-        radii, steps = (kernel.shape[-2] // 2, kernel.shape[-1] // 2), pair_of(self.stride)
-        more = steps[0] - 1, steps[1] - 1
-        return F.conv_transpose2d(maps, kernel, self.bias, steps, radii, more)
+        steps, radii = pair_of(self.stride), (kernel.shape[-2] // 2, kernel.shape[-1] // 2)
+        missing = [max(0, step - 1 - radius) for step, radius in zip(steps, radii, strict=True)]
+        # The border is cut off here: torch is handed no padding but in one place, which `padded_convolution` tells.
+        spread = F.conv_transpose2d(maps, kernel, self.bias, steps, output_padding=missing)
+        ends = [(-r, r + axis.size - n) for r, axis, n in zip(radii, axes, spread.shape[-2:], strict=True)]
+        return F.pad(spread, (*ends[1], *ends[0]))
 
     def _fine(self, sides: Sequence[int]) -> tuple[Axis, Axis]:
         """The axes of the convolution whose adjoint this is: it comes from the finer pixels."""
