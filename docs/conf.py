@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 import sys
 from importlib.metadata import version as installed_version
@@ -90,9 +91,19 @@ def add_report(app: Sphinx, failed: Exception | None) -> None:
         shutil.copytree(ROOT / "reports", app.outdir / "reports", ignore=hidden, dirs_exist_ok=True)
 
 
+def as_plain_text(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Take asterisks and bars as they are, outside of code and examples: docstrings are not written in RST."""
+    example = False
+    for index, line in enumerate(lines):
+        example = bool(line.strip()) and (example or line.lstrip().startswith(">>>"))
+        if not example:
+            lines[index] = re.sub(r"(`[^`]*`)|([*|])", lambda found: found[1] or f"\\{found[2]}", line)
+
+
 def setup(app: Sphinx) -> None:
     """Add what is generated."""
     sys.path.insert(0, str(ROOT))
     app.add_directive("public", PublicNames)
     app.add_directive("commands", CommandHelp)
+    app.connect("autodoc-process-docstring", as_plain_text, priority=400)  # before napoleon, which writes RST
     app.connect("build-finished", add_report)
