@@ -166,6 +166,14 @@ def test_a_pair_of_equal_numbers_is_one_number() -> None:
     assert "groups=2" in str(ScaleLift(2, 2, BASIS, groups=2))
 
 
+def test_a_shortcut_has_two_strides_too() -> None:
+    field, point = slow.uniform(0, 1, 2, 3, 7, 6).float(), sesn.ScaleConv1x1(2, 4, stride=(2, 3))
+    plain = sesn.ScaleConv1x1(2, 4)
+    plain.load_state_dict(point.state_dict())
+    torch.testing.assert_close(point(field), plain(field)[..., ::2, ::3])
+    assert point.multiply_adds(field.shape) * 6 * 7 == plain.multiply_adds(field.shape) * 4 * 2
+
+
 # --- the end of the scale axis
 
 

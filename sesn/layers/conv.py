@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn.algorithms.choose import Algorithm
 from sesn.basis import SteerableBasis
-from sesn.layers.steerable import Border, Sides, SteerableConv, known_basis
+from sesn.layers.steerable import Border, Sides, SteerableConv, known_basis, pair_of, sides_of
 from sesn.scales import ScaleGrid
 
 ScalePadding = Literal["zeros", "replicate", "truncate"]
@@ -182,7 +182,7 @@ class ScaleConv1x1(nn.Module):
 
     Args:
         in_channels, out_channels: channels of the two fields.
-        stride: spatial stride.
+        stride: spatial stride, or (rows, columns).
         bias: whether to add one number per output channel.
         device, dtype: of the parameters, as in torch's layers.
 
@@ -202,7 +202,7 @@ class ScaleConv1x1(nn.Module):
         in_channels: int,
         out_channels: int,
         *,
-        stride: int = 1,
+        stride: Sides = 1,
         bias: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -210,7 +210,7 @@ class ScaleConv1x1(nn.Module):
         super().__init__()
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
-        self.stride = _checks.whole("stride", stride, 1)
+        self.stride = sides_of(stride)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, **options))
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
@@ -238,7 +238,8 @@ class ScaleConv1x1(nn.Module):
         _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
         weight = self.weight
         _checks.same_dtype("field", field, weight)
-        picked = field[..., :: self.stride, :: self.stride]
+        down, across = pair_of(self.stride)
+        picked = field[..., ::down, ::across]
         return torch.nn.functional.conv3d(picked, weight[:, :, None, None, None], self.bias)
 
     @property
@@ -255,7 +256,7 @@ class ScaleConv1x1(nn.Module):
         Returns:
             The number for the whole batch.
         """
-        positions = math.prod(-(-size // self.stride) for size in shape[-2:])
+        positions = math.prod(-(-size // step) for size, step in zip(shape[-2:], pair_of(self.stride), strict=True))
         return shape[0] * self.in_channels * self.out_channels * shape[2] * positions
 
     def extra_repr(self) -> str:

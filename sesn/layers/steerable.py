@@ -79,7 +79,7 @@ class SteerableConv(WithMeaning):
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
         basis = self.basis = known_basis(basis)
-        self.stride = _sides(_checks.pair("stride", stride, 1))
+        self.stride = sides_of(stride)
         self.padding = _padding(padding, basis.kernel_size)
         self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular", *MIRRORS))
         self.groups = _checks.whole("groups", groups, 1)
@@ -356,14 +356,16 @@ def pair_of(sides: Sides) -> tuple[int, int]:
     return (sides, sides) if isinstance(sides, int) else sides
 
 
-def _sides(pair: tuple[int, int]) -> Sides:
-    return pair[0] if pair[0] == pair[1] else pair
+def sides_of(stride: Any, name: str = "stride", least: int = 1, remedy: str = "") -> Sides:
+    """The number for rows and columns alike, or both; checked."""
+    rows, columns = _checks.pair(name, stride, least, remedy)
+    return rows if rows == columns else (rows, columns)
 
 
 def _padding(padding: str | Sides, kernel_size: int) -> Sides:
     if isinstance(padding, str):
         return kernel_size // 2 if _checks.one_of("padding", padding, ("same", "valid")) == "same" else 0
-    return _sides(_checks.pair("padding", padding, 0, "or use 'same' or 'valid'"))
+    return sides_of(padding, "padding", 0, "or use 'same' or 'valid'")
 
 
 def known_basis(basis: Any) -> SteerableBasis:

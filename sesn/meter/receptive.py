@@ -65,7 +65,7 @@ class Receptive:
 
 
 def spoilt_by(layer: nn.Module) -> int:
-    """Scale channels that a layer fills with zeros: all but one of those that it sees, as its `interscale` says.
+    """Scale channels that see past the end of the scale axis: all but one of those that an output sees (`interscale`).
 
     Only of layers that also say how far they see: a block may keep the extent of a layer in it. None where the layer
     leaves those scales out.
