@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from measures import assert_same, put
+from test_readme import ROOT
 from torch import Tensor, nn
 
 import sesn
@@ -200,3 +201,56 @@ def test_bad_arguments(make: Callable[[], nn.Module], words: str):
 def test_an_image_is_no_field(layer: nn.Module):
     with pytest.raises(sesn.UsageError, match="5-dimensional"):
         layer(torch.zeros(1, 4, 8, 8))
+
+
+# --- the table of torch's layers in the documentation
+
+PAGE = (ROOT / "docs" / "layers-for-fields.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip().strip("`") for cell in line[1:-1].split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("| `nn.")
+]
+NAMES = {"nn": nn, "sesn": sesn, "basis": sesn.basis_a(sesn.ScaleGrid([1.0, 1.4, 2.0, 2.8]), 7, 2)}
+
+
+def keeps_scales_apart(layer: nn.Module) -> bool:
+    """As many scales, all treated alike, and none changed by what another one holds."""
+    torch.manual_seed(0)
+    field = torch.randn(2, 4, 4, 8, 8)
+    alike, changed = field[:, :, :1].expand(-1, -1, 4, -1, -1), field.clone()
+    changed[:, :, 0] *= 2
+
+    def run(x: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return layer(x)
+
+    out = run(alike)
+    if out.dim() == 5 and out.shape[2] == 4:
+        same = torch.allclose(out, out[:, :, :1].expand_as(out), atol=1e-6)
+        return same and torch.allclose(run(changed)[:, :, 1:], run(field)[:, :, 1:], atol=1e-6)
+    return False
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_the_documentation_says_of_torchs_layers_is_so(row: list[str]):
+    torchs, gives, what, instead = row
+    layer, ours = eval(torchs, dict(NAMES)), eval(instead, dict(NAMES))
+    field = torch.randn(2, 4, 4, 8, 8)
+    if gives == "an error":
+        assert not what
+        with pytest.raises((RuntimeError, ValueError, NotImplementedError)):
+            layer(field)
+    else:
+        assert str(list(layer(field).shape)) == gives
+        assert what
+        assert not keeps_scales_apart(layer)
+    # Kernels grow with the scale; batch norm in train mode and a projection see all scales.
+    exempt = isinstance(ours, sesn.ScaleConv | sesn.ScaleConvTranspose | sesn.ScaleBatchNorm | nn.Sequential)
+    assert exempt or keeps_scales_apart(ours)
+    assert ours(field).shape[:2] == (2, 16 if "Unshuffle" in instead else 1 if "Shuffle" in instead else 4)
+
+
+def test_the_table_is_read():
+    assert len(ROWS) >= 20

@@ -22,7 +22,8 @@ class ScaleConvTranspose(SteerableConv):
 
     Args:
         in_channels, out_channels: channels of the two fields.
-        basis: the steerable functions and their scales, which are the scales of both fields.
+        basis: the steerable functions and their scales, which are the scales of both fields; `basis_for()` if it is
+            left out.
         stride: how many times as many pixels, or (rows, columns).
         bias: whether to add one number per output channel, shared by all scales and positions.
         device, dtype: of the parameters, as in torch's layers.
@@ -40,7 +41,7 @@ class ScaleConvTranspose(SteerableConv):
         self,
         in_channels: int,
         out_channels: int,
-        basis: SteerableBasis,
+        basis: SteerableBasis | None = None,
         *,
         stride: Sides = 1,
         bias: bool = True,
