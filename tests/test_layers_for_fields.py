@@ -19,7 +19,14 @@ from sesn.meter.extent import seen_by
 from sesn.strategies import images
 from sesn.tools.photographs import photographs
 
-FIELDS = images(leading=st.tuples(st.integers(1, 2), st.just(4), st.integers(1, 4)))
+
+def uneven(field: Tensor) -> Tensor:
+    """Another mean and variance at each scale: maps that are drawn have the same."""
+    size = torch.arange(1, field.shape[2] + 1, dtype=field.dtype)[:, None, None]
+    return size * field + size
+
+
+FIELDS = images(leading=st.tuples(st.integers(1, 2), st.just(4), st.integers(1, 4))).map(uneven)
 #: A layer on a field, and what torch computes for the maps of one scale.
 Pair = tuple[nn.Module, Callable[[Tensor], Tensor]]
 KINDS = pytest.mark.parametrize("kind", ["up", "down", "mean", "max", "group norm", "layer norm"])
