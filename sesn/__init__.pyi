@@ -39,6 +39,7 @@ from sesn.layers.project import PartneredProjection as PartneredProjection
 from sesn.layers.project import ScaleProjection as ScaleProjection
 from sesn.layers.resize import ScaleDownsample as ScaleDownsample
 from sesn.layers.resize import ScaleUpsample as ScaleUpsample
+from sesn.layers.transpose import ScaleConvTranspose as ScaleConvTranspose
 from sesn.meter.action import ScaleTranslation as ScaleTranslation
 from sesn.meter.action import rescale as rescale
 from sesn.meter.action import rescale_field as rescale_field

@@ -175,11 +175,11 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str, str]] = [
     ({"out_channels": -1}, ValueError, "`out_channels` (=-1)", "at least 1"),
     ({"out_channels": 1.5}, TypeError, "`out_channels` (=1.5)", "whole"),
     ({"stride": 0}, ValueError, "`stride` (=0)", "at least 1"),
-    ({"stride": (2, 2)}, TypeError, "`stride` (=(2, 2))", "whole"),
+    ({"stride": (2, 2.5)}, TypeError, "`stride[1]` (=2.5)", "whole"),
     ({"padding": -1}, ValueError, "`padding` (=-1)", "at least 0"),
     ({"padding": "full"}, ValueError, "`padding` (='full')", "'same', 'valid'"),
     ({"padding": None}, TypeError, "`padding` (=None)", "whole"),
-    ({"padding_mode": "reflect"}, ValueError, "`padding_mode` (='reflect')", "'zeros', 'circular'"),
+    ({"padding_mode": "edge"}, ValueError, "`padding_mode` (='edge')", "'zeros', 'circular'"),
     ({"algorithm": "fft"}, ValueError, "`algorithm` (='fft')", "'auto', 'dense', 'separable', 'spectral'"),
     ({"basis": torch.ones(4, 3, 7, 7)}, TypeError, "`basis`", "a SteerableBasis"),
     (

@@ -311,6 +311,7 @@ OPTIONS = {
     ),
     "downscale": ("0", "--downscale (='0') must be numbers above 0"),
     "downscale below 0": ("2,-1", "--downscale (='2,-1') must be numbers above 0"),
+    "downscale of 1": ("1", "--downscale (='1') must be numbers above 0 and not 1, which changes nothing"),
     "downscale in words": ("two", "--downscale (='two') must be numbers above 0"),
     "downscale of infinity": ("inf", "--downscale (='inf')"),
     "downscale that fills the memory": (

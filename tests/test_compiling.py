@@ -34,6 +34,7 @@ IMAGE, FIELD = (2, 2, 9, 8), (2, 2, 2, 9, 8)
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "ScaleLift": (lambda: sesn.ScaleLift(2, 3, A), IMAGE),
     "ScaleConv": (lambda: sesn.ScaleConv(2, 3, A), FIELD),
+    "ScaleConvTranspose": (lambda: sesn.ScaleConvTranspose(2, 3, A, stride=2), FIELD),
     "ScaleConv1x1": (lambda: sesn.ScaleConv1x1(2, 3), FIELD),
     "ScaleProjection": (sesn.ScaleProjection, FIELD),
     "PartneredProjection": (lambda: sesn.PartneredProjection(GRID, side=8, reduce="soft"), FIELD),

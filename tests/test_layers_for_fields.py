@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from measures import assert_same, put
+from test_readme import ROOT
 from torch import Tensor, nn
 
 import sesn
@@ -18,9 +19,17 @@ from sesn.meter.extent import seen_by
 from sesn.strategies import images
 from sesn.tools.photographs import photographs
 
-FIELDS = images(leading=st.tuples(st.integers(1, 2), st.just(4), st.integers(1, 4)))
+
+def uneven(field: Tensor) -> Tensor:
+    """Another mean and variance at each scale: maps that are drawn have the same."""
+    size = torch.arange(1, field.shape[2] + 1, dtype=field.dtype)[:, None, None]
+    return size * field + size
+
+
+FIELDS = images(leading=st.tuples(st.integers(1, 2), st.just(4), st.integers(1, 4))).map(uneven)
 #: A layer on a field, and what torch computes for the maps of one scale.
 Pair = tuple[nn.Module, Callable[[Tensor], Tensor]]
+KINDS = pytest.mark.parametrize("kind", ["up", "down", "mean", "max", "group norm", "layer norm"])
 
 
 def resized(factor: float, mode: str, **options: Any) -> Callable[[Tensor], Tensor]:
@@ -28,8 +37,8 @@ def resized(factor: float, mode: str, **options: Any) -> Callable[[Tensor], Tens
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> Pair:
-    """Any of the layers with drawn options."""
+def pairs(draw: st.DrawFn, kind: str) -> Pair:
+    """A layer of one kind with drawn options."""
     factor, rows, columns = draw(st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5)))
     groups = draw(st.sampled_from([1, 2, 4]))
     weight, bias = (torch.tensor(draw(st.lists(st.floats(-2, 2), min_size=4, max_size=4))).double() for _ in range(2))
@@ -44,30 +53,32 @@ def pairs(draw: st.DrawFn) -> Pair:
 
     size = rows, columns
     up, down = draw(st.sampled_from(["nearest", "bilinear", "bicubic"])), draw(st.sampled_from(["bilinear", "bicubic"]))
-    choices: list[Pair] = [
-        (sesn.ScaleUpsample(factor=factor, mode=up), resized(factor, up)),
-        (sesn.ScaleDownsample(factor=factor, mode=down), resized(1 / factor, down, antialias=True)),
-        (sesn.SpatialAdaptivePool(size), lambda maps: F.adaptive_avg_pool2d(maps, size)),
-        (sesn.SpatialAdaptivePool(size, "max"), lambda maps: F.adaptive_max_pool2d(maps, size)),
-        (grouped, lambda maps: F.group_norm(maps, groups, weight.to(maps), bias.to(maps))),
-        (layered, over_channels),
-    ]
-    return choices[draw(st.integers(0, len(choices) - 1))]
+    choices: dict[str, Pair] = {
+        "up": (sesn.ScaleUpsample(factor=factor, mode=up), resized(factor, up)),
+        "down": (sesn.ScaleDownsample(factor=factor, mode=down), resized(1 / factor, down, antialias=True)),
+        "mean": (sesn.SpatialAdaptivePool(size), lambda maps: F.adaptive_avg_pool2d(maps, size)),
+        "max": (sesn.SpatialAdaptivePool(size, "max"), lambda maps: F.adaptive_max_pool2d(maps, size)),
+        "group norm": (grouped, lambda maps: F.group_norm(maps, groups, weight.to(maps), bias.to(maps))),
+        "layer norm": (layered, over_channels),
+    }
+    return choices[kind]
 
 
-@given(field=FIELDS, pair=pairs())
-def test_every_scale_is_treated_by_itself_as_torch_treats_maps(device, field, pair):
-    layer, plain = put(pair[0], device), pair[1]
-    field = put(field, device)
+@KINDS
+@given(field=FIELDS, data=st.data())
+def test_every_scale_is_treated_by_itself_as_torch_treats_maps(device, kind, field, data):
+    layer, plain = data.draw(pairs(kind))
+    layer, field = put(layer, device), put(field, device)
     out = layer(field)
     assert out.shape[:3] == field.shape[:3]
     for scale in range(field.shape[2]):
         assert_same(out[:, :, scale], plain(field[:, :, scale]))
 
 
-@given(field=FIELDS, pair=pairs(), data=st.data())
-def test_they_commute_with_every_order_of_the_scales(device, field, pair, data):
-    layer, field = put(pair[0], device), put(field, device)
+@KINDS
+@given(field=FIELDS, data=st.data())
+def test_they_commute_with_every_order_of_the_scales(device, kind, field, data):
+    layer, field = put(data.draw(pairs(kind))[0], device), put(field, device)
     order = data.draw(st.permutations(range(field.shape[2])))
     assert_same(layer(field[:, :, order]), layer(field)[:, :, order])
 
@@ -127,6 +138,14 @@ def test_low_pass_downsampling_is_more_equivariant_than_pooling_and_striding():
     assert low_pass < 0.01
     assert low_pass < delta(sesn.SpatialMaxPool(2)) / 5
     assert low_pass < delta(sesn.ScaleConv1x1(4, 4, stride=2, bias=False)) / 5
+
+
+def test_a_binomial_blur_costs_more_equivariance_than_the_sharp_cut_off():
+    blur = nn.Conv2d(4, 4, 4, stride=2, padding=1, padding_mode="reflect", groups=4, bias=False)
+    taps = torch.tensor([1.0, 3.0, 3.0, 1.0]) / 8
+    with torch.no_grad():
+        blur.weight.copy_(torch.outer(taps, taps).expand(4, 1, 4, 4))
+    assert delta(sesn.ScaleDownsample()) < delta(sesn.EachScale(blur)) / 3
 
 
 def test_a_sharper_cut_off_is_more_equivariant():
@@ -200,3 +219,56 @@ def test_bad_arguments(make: Callable[[], nn.Module], words: str):
 def test_an_image_is_no_field(layer: nn.Module):
     with pytest.raises(sesn.UsageError, match="5-dimensional"):
         layer(torch.zeros(1, 4, 8, 8))
+
+
+# --- the table of torch's layers in the documentation
+
+PAGE = (ROOT / "docs" / "layers-for-fields.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip().strip("`") for cell in line[1:-1].split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("| `nn.")
+]
+NAMES = {"nn": nn, "sesn": sesn, "basis": sesn.basis_a(sesn.ScaleGrid([1.0, 1.4, 2.0, 2.8]), 7, 2)}
+
+
+def keeps_scales_apart(layer: nn.Module) -> bool:
+    """As many scales, all treated alike, and none changed by what another one holds."""
+    torch.manual_seed(0)
+    field = torch.randn(2, 4, 4, 8, 8)
+    alike, changed = field[:, :, :1].expand(-1, -1, 4, -1, -1), field.clone()
+    changed[:, :, 0] *= 2
+
+    def run(x: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        return layer(x)
+
+    out = run(alike)
+    if out.dim() == 5 and out.shape[2] == 4:
+        same = torch.allclose(out, out[:, :, :1].expand_as(out), atol=1e-6)
+        return same and torch.allclose(run(changed)[:, :, 1:], run(field)[:, :, 1:], atol=1e-6)
+    return False
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_the_documentation_says_of_torchs_layers_is_so(row: list[str]):
+    torchs, gives, what, instead = row
+    layer, ours = eval(torchs, dict(NAMES)), eval(instead, dict(NAMES))
+    field = torch.randn(2, 4, 4, 8, 8)
+    if gives == "an error":
+        assert not what
+        with pytest.raises((RuntimeError, ValueError, NotImplementedError)):
+            layer(field)
+    else:
+        assert str(list(layer(field).shape)) == gives
+        assert what
+        assert not keeps_scales_apart(layer)
+    # Kernels grow with the scale; batch norm in train mode and a projection see all scales.
+    exempt = isinstance(ours, sesn.ScaleConv | sesn.ScaleConvTranspose | sesn.ScaleBatchNorm | nn.Sequential)
+    assert exempt or keeps_scales_apart(ours)
+    assert ours(field).shape[:2] == (2, 16 if "Unshuffle" in instead else 1 if "Shuffle" in instead else 4)
+
+
+def test_the_table_is_read():
+    assert len(ROWS) >= 20

@@ -110,6 +110,8 @@ def test_the_sentence_says_where() -> None:
     functions = LayerRow("a.b", 0, FUNCTIONS, True, relative=0.9, own=0.9, lasting=0.3)
     said = sentence([*rows, functions], 1e-6)
     assert said.startswith("What functions do before a.b adds most")
+    beyond = LayerRow("up", 0, "ConvTranspose2d", True, relative=1.1, own=0.92, lasting=0.92)
+    assert "rises there from 8.0e-02 to 1.1e+00" in sentence([beyond], 1e-6)
     assert "of which 3.0e-01 is left" in said
 
 

@@ -50,6 +50,9 @@ class UNet(nn.Module):
 
 def scores():
     return nn.Sequential(encoder(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+def patches():
+    return nn.Sequential(nn.Conv2d(3, 2, 8, 8), nn.Flatten(), nn.Linear(2 * 8 * 8, 4))
 """
 Sesn = Callable[..., Any]
 
@@ -87,6 +90,12 @@ def test_sizes_are_chosen_for_the_stride_and_said(sesn: Sesn, tmp_path: Path, na
     assert f"--input {shape} --downscale {downscale} chosen for the network's stride of {stride}" in said(result)
     settings = json.loads((tmp_path / "out.json").read_text())["settings"]
     assert (settings["input"], settings["downscale"]) == (shape, downscale)
+
+
+def test_the_one_size_that_a_network_takes_is_found(sesn: Sesn) -> None:
+    result = sesn("check", "patches")
+    assert result.exit_code == 0, result.output
+    assert "--input 3x64x64 --downscale 1.41,2 --canvas keep chosen" in said(result)
 
 
 @pytest.mark.parametrize("command", ["profile", "causes"])

@@ -52,17 +52,18 @@ def compose_kernel(weight: Tensor, taps: Tensor) -> Tensor:
 
 
 def dense_convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis, columns: Axis) -> Tensor:
-    """Correlate x [b, i, h, w] with a kernel [o, i, y, x] centred on the axes' positions, and add the bias [o]."""
+    """Correlate x [b, g i, h, w] with a kernel [o, i, y, x] centred on the axes' positions, and add the bias [o]."""
     stride = rows.stride, columns.stride
+    groups = x.shape[1] // kernel.shape[1]
     if rows.circular:
         kernel = _fold(_fold(kernel, -2, rows.size), -1, columns.size)
         wrapped = _wrap(_wrap(x, -2, rows, kernel.shape[-2]), -1, columns, kernel.shape[-1])
-        return F.conv2d(wrapped, kernel, bias, stride=stride)
+        return F.conv2d(wrapped, kernel, bias, stride=stride, groups=groups)
     radii = kernel.shape[-2] // 2, kernel.shape[-1] // 2
     if rows.first == 0 == columns.first:  # "same": the convolution's own padding, no copy of the input
-        return padded_convolution(x, kernel, bias, stride, radii)
+        return padded_convolution(x, kernel, bias, stride, radii, groups=groups)
     framed = _framed(_framed(x, -2, rows.margins(radii[0])), -1, columns.margins(radii[1]))
-    return F.conv2d(framed, kernel, bias, stride=stride)
+    return F.conv2d(framed, kernel, bias, stride=stride, groups=groups)
 
 
 def _framed(x: Tensor, dim: int, margins: tuple[int, int]) -> Tensor:

@@ -128,28 +128,38 @@ class ScaleTask:
         """The input scales seen, as channels: [b, c, s, h, w] -> [b, c seen, h, w]."""
         return field[:, :, self.start : self.stop].flatten(1, 2)
 
-    def matrix(self, weight: Tensor) -> Tensor:
-        """The weights used, [o, c, k, n] -> [o, c seen n]."""
-        return weight[:, :, : self.stop - self.start].flatten(1)
+    def matrices(self, weight: Tensor, field: Tensor) -> Tensor:
+        """The weights used, [g o, c, k, n] -> [g, o, c seen n] for g groups of channels of the field."""
+        groups = field.shape[1] // weight.shape[1]
+        return weight[:, :, : self.stop - self.start].reshape(groups, weight.shape[0] // groups, -1)
 
 
-def mix(matrix: Tensor, bias: Tensor | None, responses: Tensor) -> Tensor:
-    """matrix [o, i n] times responses [b, i, n, h, w], plus bias [o]: [b, o, h, w]."""
+def left_in_groups(matrices: Tensor, batch: Tensor) -> Tensor:
+    """matrices [g, m, k] times each of a batch [b, g k, n], group by group: [b, g m, n]."""
+    g, m, k = matrices.shape
+    if g == 1:
+        return left(matrices[0], batch)
+    b, n = batch.shape[0], batch.shape[2]
+    return torch.bmm(matrices.expand(b, g, m, k).flatten(0, 1), batch.reshape(b * g, k, n)).reshape(b, g * m, n)
+
+
+def mix(matrices: Tensor, bias: Tensor | None, responses: Tensor) -> Tensor:
+    """matrices [g, o, i n] times responses [b, g i, n, h, w], plus bias [g o]: [b, g o, h, w]."""
     b, _, _, h, w = responses.shape
-    mixed = left(matrix, responses.flatten(3).flatten(1, 2))
+    mixed = left_in_groups(matrices, responses.flatten(3).flatten(1, 2))
     if bias is not None:
         mixed = mixed + bias.to(mixed.dtype)[:, None]  # autocast: the bias must not promote the map
-    return mixed.reshape(b, matrix.shape[0], h, w)
+    return mixed.reshape(b, mixed.shape[1], h, w)
 
 
 def separable_plain(field: Tensor, weight: Tensor, bias: Tensor | None, tasks: Sequence[ScaleTask]) -> Tensor:
     """The whole algorithm in ordinary operations: for compiling, exporting, autocast and differentiating twice."""
-    maps = [mix(task.matrix(weight), bias, task.passes.responses(task.read(field))) for task in tasks]
+    maps = [mix(task.matrices(weight, field), bias, task.passes.responses(task.read(field))) for task in tasks]
     return torch.stack(maps, dim=2)
 
 
 def separable_convolution(field: Tensor, weight: Tensor, bias: Tensor | None, tasks: Sequence[ScaleTask]) -> Tensor:
-    """Correlate field [b, i, s, h, w] with w x Psi, weight [o, i, k, n], plus the bias: one output scale per task."""
+    """Correlate field [b, g i, s, h, w] with w x Psi, weight [o, i, k, n], plus the bias: one output scale per task."""
     if recording() or casting(field):
         return separable_plain(field, weight, bias, tasks)
     result: Tensor = _ChunkedPasses.apply(  # type: ignore[no-untyped-call]
@@ -178,7 +188,7 @@ class _ChunkedPasses(torch.autograd.Function):
             images = field[part]
             for k, task in enumerate(tasks):
                 responses = task.passes.responses(task.read(images))
-                mixed = mix(task.matrix(weight), bias, responses)
+                mixed = mix(task.matrices(weight, field), bias, responses)
                 if out is None:
                     b, o, h, w = field.shape[0], *mixed.shape[1:]
                     out = mixed.new_empty(b, o, len(tasks), h, w)
@@ -206,21 +216,28 @@ class _ChunkedPasses(torch.autograd.Function):
         for part in _chunks(field, ctx.tasks):
             images = field[part]
             for k, task in enumerate(ctx.tasks):
-                g = grad[part, :, k].flatten(2)
+                g, matrices = grad[part, :, k].flatten(2), task.matrices(weight, field)
                 if grad_weight is not None:
                     responses = ctx.kept.get((part.start, k))
                     if responses is None:
                         responses = task.passes.responses(task.read(images))
-                    mixed = torch.bmm(g, responses.flatten(3).flatten(1, 2).transpose(1, 2)).sum(0)
                     used = grad_weight[:, :, : task.stop - task.start]
-                    used += mixed.reshape(used.shape)
+                    used += _by_weights(g, responses.flatten(3).flatten(1, 2), matrices).reshape(used.shape)
                 if grad_field is not None:
                     seen = grad_field[part, :, task.start : task.stop]
-                    back = left(task.matrix(weight).t(), g)
+                    back = left_in_groups(matrices.transpose(1, 2), g)
                     n = task.passes.functions
                     back = back.reshape(g.shape[0], back.shape[1] // n, n, *grad.shape[3:])
                     seen += task.passes.adjoint(back).reshape(seen.shape)
         return grad_field, grad_weight, grad.sum((0, 2, 3, 4)) if want_bias else None, None, None
+
+
+def _by_weights(g: Tensor, responses: Tensor, matrices: Tensor) -> Tensor:
+    """The gradient of matrices [g, o, k] from those of the outputs [b, g o, p] and the responses [b, g k, p]."""
+    groups, o, k = matrices.shape
+    b, _, p = g.shape
+    outputs, inputs = g.reshape(b * groups, o, p), responses.reshape(b * groups, k, p)
+    return torch.bmm(outputs, inputs.transpose(1, 2)).reshape(b, groups, o, k).sum(0)
 
 
 def _chunks(field: Tensor, tasks: Sequence[ScaleTask]) -> Iterator[slice]:

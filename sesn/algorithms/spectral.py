@@ -123,10 +123,14 @@ _kept_transforms = lru_cache(maxsize=KEPT)(make_transforms)
 def spectral_convolution(
     x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis, columns: Axis, taps: tuple[Taps, Taps] | None = None
 ) -> Tensor:
-    """Correlate x [b, i, h, w] with a kernel [o, i, y, x], whose taps are centred unless said, and add the bias [o].
+    """Correlate x [b, g i, h, w] with a kernel [o, i, y, x], whose taps are centred unless said, and add the bias [o].
 
-    Types of less than single precision are computed in it.
+    Types of less than single precision are computed in it, and groups of channels one after the other.
     """
+    if (groups := x.shape[1] // kernel.shape[1]) > 1:
+        biases = [None] * groups if bias is None else bias.chunk(groups)
+        parts = zip(x.chunk(groups, dim=1), kernel.chunk(groups), biases, strict=True)
+        return torch.cat([spectral_convolution(*part, rows, columns, taps) for part in parts], dim=1)
     row_taps, column_taps = taps or (Taps.centred(kernel.shape[-2]), Taps.centred(kernel.shape[-1]))
     if casting(x):
         wanted = torch.get_autocast_dtype(x.device.type)

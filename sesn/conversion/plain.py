@@ -6,13 +6,15 @@ import copy
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.errors import WrongTypeError
-from sesn.layers.steerable import SteerableConv
+from sesn.layers.conv import ScaleConv, ScaleLift, longer
+from sesn.layers.steerable import SteerableConv, pair_of, side_by_side
 
 
 def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
@@ -48,7 +50,7 @@ def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProg
     sides = dict.fromkeys((0, example.dim() - 2, example.dim() - 1), torch.export.Dim.AUTO)
     with worded(f"exporting `model` with `example` {list(example.shape)}"), torch.no_grad():
         plain = copy.deepcopy(model).eval()
-        steerable = [layer for layer in plain.modules() if isinstance(layer, SteerableConv)]
+        steerable = [layer for layer in plain.modules() if isinstance(layer, ScaleLift | ScaleConv)]
         plain = with_replaced(plain, {id(layer): PlainConv(layer) for layer in steerable})
         return torch.export.export(plain, (images,), dynamic_shapes=(sides,))
 
@@ -60,29 +62,34 @@ class PlainConv(nn.Module):
         super().__init__()
         kernels = layer.kernels()
         #: How many scales each sees: the same and, if the layer interacts across scales, larger ones.
-        self.seen = [kernel.shape[1] // layer.in_channels for kernel in kernels]
-        #: Pixels of padding; where negative, pixels that are cut off.
-        self.margins = [layer.padding - (layer.kernel_size - kernel.shape[-1]) // 2 for kernel in kernels]
+        self.seen = [kernel.shape[1] * layer.groups // layer.in_channels for kernel in kernels]
+        self.groups, self.repeats = layer.groups, layer.repeats if isinstance(layer, ScaleConv) else 0
+        #: Pixels of padding along rows and columns; where negative, pixels that are cut off.
+        unused = [(layer.kernel_size - kernel.shape[-1]) // 2 for kernel in kernels]
+        self.margins = [tuple(pixels - less for pixels in pair_of(layer.padding)) for less in unused]
         convs = (_convolution(layer, *each) for each in zip(kernels, self.margins, strict=True))
         self.scales = nn.ModuleList(convs)
 
     def forward(self, x: Tensor) -> Tensor:
         """From an image or a field to a field."""
         maps = []
+        x = x if x.dim() == 4 else longer(x, self.repeats)
         for k, (conv, seen, margin) in enumerate(zip(self.scales, self.seen, self.margins, strict=True)):
-            scales = x if x.dim() == 4 else x[:, :, k : k + seen].transpose(1, 2).flatten(1, 2)
-            maps.append(conv(scales if margin >= 0 else scales[..., -margin:margin, -margin:margin]))
+            scales = x if x.dim() == 4 else side_by_side(x[:, :, k : k + seen].unbind(2), self.groups)
+            down, across = (min(pixels, 0) for pixels in margin)
+            maps.append(conv(F.pad(scales, (across, across, down, down)) if down or across else scales))
         return torch.stack(maps, dim=2)
 
 
-def _convolution(layer: SteerableConv, kernel: Tensor, margin: int) -> nn.Conv2d:
+def _convolution(layer: SteerableConv, kernel: Tensor, margin: tuple[int, ...]) -> nn.Conv2d:
     options: dict[str, Any] = {
-        "padding": max(margin, 0),
+        "groups": layer.groups,
+        "padding": tuple(max(pixels, 0) for pixels in margin),
         "padding_mode": layer.padding_mode,
         "bias": layer.bias is not None,
     }
     out_channels, in_channels, side, _ = kernel.shape
-    conv = nn.Conv2d(in_channels, out_channels, side, stride=layer.stride, **options).to(layer.weight)
+    conv = nn.Conv2d(in_channels * layer.groups, out_channels, side, stride=layer.stride, **options).to(layer.weight)
     conv.weight.copy_(kernel)
     if conv.bias is not None and layer.bias is not None:
         conv.bias.copy_(layer.bias)

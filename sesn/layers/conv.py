@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.choose import Algorithm
 from sesn.basis import SteerableBasis
-from sesn.layers.steerable import SteerableConv, known_basis
+from sesn.layers.steerable import Border, Sides, SteerableConv, known_basis, pair_of, sides_of
+from sesn.scales import ScaleGrid
+
+ScalePadding = Literal["zeros", "replicate", "truncate"]
 
 
 class ScaleLift(SteerableConv):
@@ -24,9 +26,10 @@ class ScaleLift(SteerableConv):
     Args:
         in_channels, out_channels: channels of the image and of the field.
         basis: the steerable functions and their scales; `basis_for()` if it is left out.
-        stride: spatial stride; with "same" padding the output side is ceil(h / stride).
-        padding: "same" (V // 2), "valid" (0) or a number of pixels, V being the basis' kernel size.
-        padding_mode: "zeros" or "circular".
+        stride: spatial stride, or (rows, columns); with "same" padding the output side is ceil(h / stride).
+        padding: "same" (V // 2), "valid" (0) or a number of pixels, or (rows, columns), V being the basis' kernel size.
+        padding_mode: "zeros", "circular", "reflect" or "replicate".
+        groups: the channels are split into so many groups, which do not see each other.
         bias: whether to add one number per output channel, shared by all scales and positions.
         algorithm: "auto" picks "dense", "separable" or "spectral" scale by scale, by the cost model of
             `sesn.algorithms`.
@@ -70,13 +73,15 @@ class ScaleConv(SteerableConv):
     """Scale convolution of a field, H -> H: [b, c, s, h, w] -> [b, c', s, h', w'] (paper, equation for convHH).
 
     Output scale k = sum_i correlation(field[k + i], kernel_i at sigma_k), i = 0 .. interscale - 1: the same and the
-    next larger scales, with zeros past the largest.
+    next larger scales. The largest ones see past the end of the grid, as `scale_padding` says.
 
     Args:
         in_channels, out_channels: channels of the two fields.
         basis: the steerable functions and their scales, which are those of both fields; may be left out, too.
         interscale: K_S, how many neighbouring scales a filter sees.
-        stride, padding, padding_mode, bias, algorithm, device, dtype: as in `ScaleLift`.
+        scale_padding: what lies past the largest scale: "zeros", the largest scale again ("replicate"), or nothing
+            ("truncate"), so that the output has interscale - 1 fewer scales, which the layer's `grid` tells.
+        stride, padding, padding_mode, groups, bias, algorithm, device, dtype: as in `ScaleLift`.
 
     Raises:
         UsageError: an argument breaks its rule, such as an `interscale` beyond the number of scales.
@@ -94,9 +99,11 @@ class ScaleConv(SteerableConv):
         basis: SteerableBasis | None = None,
         *,
         interscale: int = 1,
-        stride: int = 1,
-        padding: str | int = "same",
-        padding_mode: PaddingMode = "zeros",
+        scale_padding: ScalePadding = "zeros",
+        stride: Sides = 1,
+        padding: str | Sides = "same",
+        padding_mode: Border = "zeros",
+        groups: int = 1,
         bias: bool = True,
         algorithm: Algorithm = "auto",
         device: torch.device | str | None = None,
@@ -107,6 +114,7 @@ class ScaleConv(SteerableConv):
         self.interscale = _checks.whole("interscale", interscale, 1)
         rule = f"at most the number of scales ({scales})"
         _checks.require(self.interscale <= scales, "interscale", interscale, rule, "use a longer grid")
+        self.scale_padding = _checks.one_of("scale_padding", scale_padding, ("zeros", "replicate", "truncate"))
         super().__init__(
             in_channels,
             out_channels,
@@ -114,6 +122,7 @@ class ScaleConv(SteerableConv):
             stride=stride,
             padding=padding,
             padding_mode=padding_mode,
+            groups=groups,
             bias=bias,
             algorithm=algorithm,
             device=device,
@@ -132,24 +141,40 @@ class ScaleConv(SteerableConv):
         Raises:
             UsageError: the field has another shape or dtype than the layer takes, or is too small for it.
         """
-        _checks.real_tensor("field", field, "b c s h w")
-        _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
-        meaning = "number of scales of the layer's basis"
-        _checks.extent("field", field, 2, len(self.grid), meaning, "use one grid throughout")
-        weight = self.weight
-        _checks.same_dtype("field", field, weight)
-        return self._convolve(field, weight)
+        self._check_field(field, weight := self.weight)
+        return self._convolve(longer(field, self.repeats), weight)
+
+    @property
+    def grid(self) -> ScaleGrid:
+        """The scales of the output: fewer than the basis has, if what sees past the largest is left out."""
+        grid, kept = self.basis.grid, len(self._windows())
+        return grid if kept == len(grid) else ScaleGrid(grid.sigmas[:kept])
+
+    @property
+    def repeats(self) -> int:
+        """How many times the largest scale is seen again."""
+        return self.interscale - 1 if self.scale_padding == "replicate" else 0
 
     def _weight_tail(self) -> tuple[int, ...]:
         return self.interscale, len(self.basis)
 
     def _windows(self) -> list[tuple[int, int]]:
-        scales = len(self.grid)
-        return [(k, min(k + self.interscale, scales)) for k in range(scales)]
+        scales, extent = len(self.basis.grid), self.interscale
+        outputs = scales - extent + 1 if self.scale_padding == "truncate" else scales
+        return [(k, min(k + extent, scales + self.repeats)) for k in range(outputs)]
 
     def extra_repr(self) -> str:
         """As for every layer, and the interscale extent."""
-        return super().extra_repr() + (f", interscale={self.interscale}" if self.interscale > 1 else "")
+        extent = f", interscale={self.interscale}" if self.interscale > 1 else ""
+        padding = f", scale_padding={self.scale_padding!r}" if self.scale_padding != "zeros" else ""
+        return super().extra_repr() + extent + padding
+
+
+def longer(field: Tensor, repeats: int) -> Tensor:
+    """The field with its largest scale so many times again."""
+    if repeats == 0:
+        return field
+    return torch.cat([field, field[:, :, -1:].expand(-1, -1, repeats, -1, -1)], dim=2)
 
 
 class ScaleConv1x1(nn.Module):
@@ -157,7 +182,7 @@ class ScaleConv1x1(nn.Module):
 
     Args:
         in_channels, out_channels: channels of the two fields.
-        stride: spatial stride.
+        stride: spatial stride, or (rows, columns).
         bias: whether to add one number per output channel.
         device, dtype: of the parameters, as in torch's layers.
 
@@ -177,7 +202,7 @@ class ScaleConv1x1(nn.Module):
         in_channels: int,
         out_channels: int,
         *,
-        stride: int = 1,
+        stride: Sides = 1,
         bias: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -185,7 +210,7 @@ class ScaleConv1x1(nn.Module):
         super().__init__()
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
-        self.stride = _checks.whole("stride", stride, 1)
+        self.stride = sides_of(stride)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, **options))
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
@@ -213,7 +238,8 @@ class ScaleConv1x1(nn.Module):
         _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
         weight = self.weight
         _checks.same_dtype("field", field, weight)
-        picked = field[..., :: self.stride, :: self.stride]
+        down, across = pair_of(self.stride)
+        picked = field[..., ::down, ::across]
         return torch.nn.functional.conv3d(picked, weight[:, :, None, None, None], self.bias)
 
     @property
@@ -230,7 +256,7 @@ class ScaleConv1x1(nn.Module):
         Returns:
             The number for the whole batch.
         """
-        positions = math.prod(-(-size // self.stride) for size in shape[-2:])
+        positions = math.prod(-(-size // step) for size, step in zip(shape[-2:], pair_of(self.stride), strict=True))
         return shape[0] * self.in_channels * self.out_channels * shape[2] * positions
 
     def extra_repr(self) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
@@ -27,14 +28,21 @@ from sesn.algorithms import (
     separable_convolution,
     spectral_convolution,
 )
-from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.choose import Algorithm
 from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passes
 from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
+from sesn.layers.each import each_map
 from sesn.layers.fit import Fitted, fitted_weights, known_conv, large, padding_in
 from sesn.layers.store import Store
 from sesn.scales import ScaleGrid
+
+#: A number for rows and columns alike, or one for each.
+Sides = int | tuple[int, int]
+#: What lies past the border of an image.
+Border = Literal["zeros", "circular", "reflect", "replicate"]
+#: Borders of the image's own pixels, which are put around it first.
+MIRRORS = ("reflect", "replicate")
 
 
 class SteerableConv(WithMeaning):
@@ -58,9 +66,10 @@ class SteerableConv(WithMeaning):
         out_channels: int,
         basis: SteerableBasis | None = None,
         *,
-        stride: int = 1,
-        padding: str | int = "same",
-        padding_mode: PaddingMode = "zeros",
+        stride: Sides = 1,
+        padding: str | Sides = "same",
+        padding_mode: Border = "zeros",
+        groups: int = 1,
         bias: bool = True,
         algorithm: Algorithm = "auto",
         device: torch.device | str | None = None,
@@ -70,9 +79,13 @@ class SteerableConv(WithMeaning):
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
         basis = self.basis = known_basis(basis)
-        self.stride = _checks.whole("stride", stride, 1)
+        self.stride = sides_of(stride)
         self.padding = _padding(padding, basis.kernel_size)
-        self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular"))
+        self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular", *MIRRORS))
+        self.groups = _checks.whole("groups", groups, 1)
+        for name in ("in_channels", "out_channels"):
+            channels, rule = getattr(self, name), f"a multiple of groups (={groups})"
+            _checks.require(channels % self.groups == 0, name, channels, rule)
         self.algorithm = _checks.one_of("algorithm", algorithm, ALGORITHMS)
         if algorithm == "separable" and not basis.separable:
             raise UsageError(
@@ -81,7 +94,8 @@ class SteerableConv(WithMeaning):
             )
         _checks.float_dtype(dtype)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *self._weight_tail(), **options))
+        shape = out_channels, in_channels // self.groups, *self._weight_tail()
+        self.weight = nn.Parameter(torch.empty(shape, **options))
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
         self._store = Store()
         self._sample(self.weight)
@@ -159,7 +173,8 @@ class SteerableConv(WithMeaning):
         """Compose the kernel of every output scale from the weights and the functions, in float64 on the CPU.
 
         Returns:
-            [o, seen i, box, box] for each scale: the channels of all input scales that it sees, scale by scale.
+            [o, seen i, box, box] for each scale: the channels of a group in all input scales that it sees, scale by
+            scale.
         """
         weight, basis = self.weight.cpu().double(), self.basis
         return [
@@ -175,9 +190,9 @@ class SteerableConv(WithMeaning):
         Returns:
             The number for the whole batch.
         """
-        positions = math.prod(self._axis(size).outputs for size in shape[-2:])
-        taps = sum((b - a) * box**2 for (a, b), box in zip(self._windows(), self.basis.boxes, strict=True))
-        return shape[0] * self.in_channels * self.out_channels * taps * positions
+        positions = math.prod(axis.outputs for axis in self._axes(shape[-2:], pair_of(self.padding)))
+        taps = sum((b - a) * self.basis.boxes[k] ** 2 for k, (a, b) in enumerate(self._windows()))
+        return shape[0] * self.in_channels * self.out_channels // self.groups * taps * positions
 
     def _load_from_state_dict(self, *args: Any) -> None:
         self._store.clear()  # as for `_apply`
@@ -236,14 +251,24 @@ class SteerableConv(WithMeaning):
 
     # The convolution
 
+    def _check_field(self, field: Tensor, weight: Tensor) -> None:
+        """Reject what is no field for this layer."""
+        _checks.real_tensor("field", field, "b c s h w")
+        _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
+        meaning = "number of scales of the layer's basis"
+        _checks.extent("field", field, 2, len(self.basis.grid), meaning, "use the `grid` of the layer before")
+        _checks.same_dtype("field", field, weight)
+
     def _convolve(self, field: Tensor, weight: Tensor) -> Tensor:
         """field [b, i, s, h, w], the layer's weight to [b, o, s', h', w'].
 
         The weight is handed down, not read again: a parametrised one is computed at each reading.
         """
         self._follow(weight)
-        windows = self._windows()
-        rows, columns = (self._axis(size) for size in field.shape[-2:])
+        windows, padding = self._windows(), pair_of(self.padding)
+        if self.padding_mode in MIRRORS:
+            field, padding = _mirrored(field, padding, self.padding_mode), (0, 0)
+        rows, columns = self._axes(field.shape[-2:], padding)
         ways = [self._algorithm_at(k, field, stop - start, rows, columns) for k, (start, stop) in enumerate(windows)]
         tasks = [
             ScaleTask(*windows[k], self._passes(k, rows, columns)) for k, way in enumerate(ways) if way == "separable"
@@ -263,19 +288,23 @@ class SteerableConv(WithMeaning):
         self, way: str, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis
     ) -> Tensor:
         """One scale by the algorithms that take a composed kernel."""
-        x = seen[0] if len(seen) == 1 else torch.cat(list(seen), dim=1)
+        x = side_by_side(seen, self.groups)
         kernel = self._kernel(scale, len(seen), weight, rows, columns)
         convolution = spectral_convolution if way == "spectral" else dense_convolution
         return convolution(x, kernel, self.bias, rows, columns)
 
-    def _axis(self, size: int) -> Axis:
-        return Axis.of(size, self.basis.kernel_size, self.stride, self.padding, self.padding_mode == "circular")
+    def _axes(self, sides: Sequence[int], padding: tuple[int, int]) -> tuple[Axis, Axis]:
+        circular, places = self.padding_mode == "circular", zip(sides, pair_of(self.stride), padding, strict=True)
+        rows, columns = (Axis.of(size, self.kernel_size, step, pixels, circular) for size, step, pixels in places)
+        return rows, columns
 
     def _algorithm_at(self, scale: int, field: Tensor, seen: int, rows: Axis, columns: Axis) -> str:
         if self.algorithm != "auto":
             return self.algorithm
         runs = None if self.basis.pairs is None else len(column_runs(self.basis.pairs))
-        work = Work.on(field, self.in_channels * seen, self.out_channels, rows, columns)
+        # Of one group: all have the same work.
+        channels = self.in_channels // self.groups * seen, self.out_channels // self.groups
+        work = Work.on(field, *channels, rows, columns)
         return convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper
 
     def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
@@ -288,7 +317,8 @@ class SteerableConv(WithMeaning):
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
         same = self.kernel_size // 2
-        defaults = {"stride": 1, "padding": same, "padding_mode": "zeros", "bias": True, "algorithm": "auto"}
+        defaults = {"stride": 1, "padding": same, "padding_mode": "zeros", "groups": 1, "bias": True}
+        defaults["algorithm"] = "auto"
         own = {**vars(self), "bias": self.bias is not None}
         parts = [f"{self.in_channels} -> {self.out_channels}", f"basis={self.basis!r}"]
         return ", ".join(parts + [f"{name}={own[name]!r}" for name, value in defaults.items() if own[name] != value])
@@ -304,10 +334,38 @@ def _composed(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
     return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
 
 
-def _padding(padding: str | int, kernel_size: int) -> int:
+def side_by_side(seen: Sequence[Tensor], groups: int) -> Tensor:
+    """Maps [b, c, h, w] of several scales as channels: in every group of channels, scale by scale."""
+    if len(seen) == 1:
+        return seen[0]
+    parts = zip(*(maps.chunk(groups, dim=1) for maps in seen), strict=True)
+    return torch.cat([maps for group in parts for maps in group], dim=1)
+
+
+def _mirrored(field: Tensor, padding: tuple[int, int], mode: str) -> Tensor:
+    """The field with borders of its own pixels, which convolutions need no longer pad."""
+    down, across = padding
+    for side, pixels in zip(field.shape[-2:], padding, strict=True):
+        rule = f"more than {pixels}, the padding, for padding_mode='reflect'"
+        _checks.require(mode != "reflect" or side > pixels, "input side", side, rule, "use 'replicate'")
+    return each_map(lambda maps: F.pad(maps, (across, across, down, down), mode), field)
+
+
+def pair_of(sides: Sides) -> tuple[int, int]:
+    """One number for rows and columns, or each its own."""
+    return (sides, sides) if isinstance(sides, int) else sides
+
+
+def sides_of(stride: Any, name: str = "stride", least: int = 1, remedy: str = "") -> Sides:
+    """The number for rows and columns alike, or both; checked."""
+    rows, columns = _checks.pair(name, stride, least, remedy)
+    return rows if rows == columns else (rows, columns)
+
+
+def _padding(padding: str | Sides, kernel_size: int) -> Sides:
     if isinstance(padding, str):
         return kernel_size // 2 if _checks.one_of("padding", padding, ("same", "valid")) == "same" else 0
-    return _checks.whole("padding", padding, 0, "or use 'same' or 'valid'")
+    return sides_of(padding, "padding", 0, "or use 'same' or 'valid'")
 
 
 def known_basis(basis: Any) -> SteerableBasis:

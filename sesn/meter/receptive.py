@@ -65,10 +65,13 @@ class Receptive:
 
 
 def spoilt_by(layer: nn.Module) -> int:
-    """Scale channels that a layer fills with zeros: all but one of those that it sees, as its `interscale` says.
+    """Scale channels that see past the end of the scale axis: all but one of those that an output sees (`interscale`).
 
-    Only of layers that also say how far they see: a block may keep the extent of a layer in it.
+    Only of layers that also say how far they see: a block may keep the extent of a layer in it. None where the layer
+    leaves those scales out.
     """
+    if getattr(layer, "scale_padding", None) == "truncate":
+        return 0
     extent = getattr(layer, "interscale", 1) if hasattr(layer, "receptive_radius") else 1
     return extent - 1 if isinstance(extent, int) else 0
 

@@ -252,7 +252,9 @@ class Trail(TorchFunctionMode):
         looks = made.dim() > 2 and _LOOKS.match(name) and not (name.startswith("adaptive") and after == 1)
         # Tokens have three axes. Of other shapes, what has no space is said of a whole map.
         of_all = after > 1 and any(_side(tensor) == 1 and tensor.dim() != 3 for tensor in sources)
-        flattens = made.dim() == 2 and before > 1 and name in ("flatten", "reshape", "view")
+        # A map becomes the vector of its image where the images stay apart; rows of pixels are no vector.
+        apart = any(tensor.shape[:1] == made.shape[:1] for tensor in sources)
+        flattens = made.dim() == 2 and before > 1 and apart and name in ("flatten", "reshape", "view")
         if looks and overload:  # a person calls functions, an exported graph overloads
             return path.hiding(f"an exported {name}")
         if of_all or name in _LOOKS_EVERYWHERE or (name == "layer_norm" and len(args[1]) > 1):

@@ -79,9 +79,10 @@ def parse_downscales(given: Any) -> list[float]:
     found = list(dict.fromkeys(_number(float, str(part)) for part in several))
     if not found:
         raise UsageError(f"`downscale` (={given!r}) must name at least one downscale; for example 1.41,2")
-    if not all(math.isfinite(number) and number > 0 for number in found):
+    if not all(math.isfinite(number) and number > 0 and number != 1 for number in found):
         raise UsageError(
-            f"`downscale` (={given!r}) must be numbers above 0: 2 halves the image, 0.5 doubles it; for example 1.41,2"
+            f"`downscale` (={given!r}) must be numbers above 0 and not 1, which changes nothing: 2 halves the image, "
+            "0.5 doubles it; for example 1.41,2"
         )
     return found
 

@@ -17,7 +17,9 @@ from sesn.tools.images import random_images
 
 Shape = tuple[int, int, int]
 #: Images of these shapes are tried in turn, where none is asked for.
-USUAL_SHAPES: tuple[Shape, ...] = tuple((c, side, side) for side in (96, 224, 28, 32, 256, 384) for c in (3, 1))
+USUAL_SHAPES: tuple[Shape, ...] = tuple(
+    (c, side, side) for side in (96, 224, 28, 32, 64, 128, 256, 384) for c in (3, 1)
+)
 #: So many sizes of a rescaled image are tried, the nearest to the one wanted first.
 MOST_TRIED = 4
 

@@ -29,6 +29,7 @@ from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.algorithms.axis import PaddingMode
 from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
+from sesn.layers.steerable import Sides, pair_of
 from sesn.meter.diagnosis import POINTWISE
 from sesn.meter.reading import like_module
 
@@ -178,18 +179,20 @@ def _dilated(layer: nn.Module, step: int, stride: Any) -> nn.Module | None:
     return plain.eval()
 
 
-def _rebuilt(layer: Steerable, step: int, radii: list[int], stride: int) -> nn.Module:
+def _rebuilt(layer: Steerable, step: int, radii: list[int], stride: Sides) -> nn.Module:
     """The same functions with sigmas `step` times as large, on boxes of these radii."""
     old = layer.basis
     grid = ScaleGrid(step * sigma for sigma in old.grid)
     basis = SteerableBasis(grid, [2 * r + 1 for r in radii], pairs=old.pairs, name=old.name)
     # Where the output starts and ends stays, in units of the old pixels.
-    padding = basis.kernel_size // 2 - step * (old.kernel_size // 2 - layer.padding)
-    kept = ("padding_mode", "algorithm", *(["interscale"] if isinstance(layer, ScaleConv) else []))
+    outside = [old.kernel_size // 2 - pixels for pixels in pair_of(layer.padding)]
+    down, across = (basis.kernel_size // 2 - step * pixels for pixels in outside)
+    own = ("interscale", "scale_padding") if isinstance(layer, ScaleConv) else ()
+    kept = ("padding_mode", "groups", "algorithm", *own)
     options: Any = {name: getattr(layer, name) for name in kept}
     options |= {"bias": layer.bias is not None, "device": layer.weight.device, "dtype": layer.weight.dtype}
     kind = ScaleConv if isinstance(layer, ScaleConv) else ScaleLift
-    fresh = kind(layer.in_channels, layer.out_channels, basis, stride=stride, padding=padding, **options).eval()
+    fresh = kind(layer.in_channels, layer.out_channels, basis, stride=stride, padding=(down, across), **options).eval()
     with torch.no_grad():
         fresh.weight.copy_(layer.weight * _norm_ratio(old, basis, step).to(layer.weight))
         if fresh.bias is not None and layer.bias is not None:
