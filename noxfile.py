@@ -108,7 +108,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(default=False)
 def zoo(session: nox.Session) -> None:
     """Check networks of timm, transformers, monai, escnn and others as a new user would; write docs/zoo.md."""
-    others = ("timm", "torchvision", "transformers", "monai", "segmentation-models-pytorch")
+    others = ("timm", "torchvision", "transformers", "monai", "segmentation-models-pytorch", "kornia")
     install(session, "-e", ".[tools]", *others, "requests")
     # Of what escnn asks for, py3nj needs a Fortran compiler and can be left out, and lie_learn is built for numpy 1.
     session.install("--no-deps", "-c", "constraints.txt", "escnn", "lie_learn", "pymanopt", "autograd")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import sys
 import sysconfig
 import traceback
@@ -109,6 +110,14 @@ def line_of(error: BaseException | None, path: Path | None = None) -> str:
                 last = f" ({Path(frame.f_code.co_filename).name}, line {number})"
         error = error.__cause__
     return last
+
+
+def missing_package(error: BaseException) -> str:
+    """The package that could not be imported; an empty text if the error is another one."""
+    if not isinstance(error, ImportError):
+        return ""
+    lacking = re.search(r"No module named '(\w+)", str(error))  # some packages raise an error of their own
+    return lacking[1] if lacking else ""
 
 
 def failed_line(error: BaseException) -> str:

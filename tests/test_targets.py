@@ -19,6 +19,7 @@ from sesn.tools.packages import PACKAGES
 from sesn.tools.target import load_target
 
 NETWORKS = """
+import sys, warnings
 from torch import nn
 
 def build(width=2, *, bias=True, name="x"):
@@ -28,6 +29,17 @@ def build(width=2, *, bias=True, name="x"):
 
 def needs(width):
     return build(width)
+
+def downloads(pretrained=True):
+    print("Downloading from afar", file=sys.stderr)
+    warnings.warn("once more")
+    if pretrained:
+        raise OSError("the network is down")
+    return build()
+
+class Lacks(nn.Module):
+    def forward(self, images):
+        raise ImportError("from far_off import all (No module named 'far_off'). Original traceback: and so on")
 
 instance = build()
 """
@@ -115,6 +127,8 @@ REFUSED = {
     "networks.py:build --with depth=3": "got an unexpected keyword argument 'depth'; it takes width=2, bias=True",
     "networks.py:needs": "missing a required argument: 'width'; it takes width, and",
     "networks.py:build --with width=thin": "the factory failed: TypeError",
+    "networks.py:downloads": "OSError: the network is down (networks.py, line 17); for random weights give",
+    "networks.py:Lacks": "the module needs the package far_off, which is not there; install it, for example with",
     "networks.py:instance --draws 3": "must be 1 where the weights are given",
     "networks.py:build --weights gone.pt": "there is no such file",
     "networks.py:build --weights networks.py": "cannot be read as weights alone",
@@ -126,6 +140,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.filterwarnings("default:once more")
 @pytest.mark.parametrize("words", REFUSED)
 def test_a_target_that_cannot_be_had_is_bad_usage(sesn: Sesn, tmp_path: Path, words: str) -> None:
     layer = nn.Conv2d(1, 2, 3)
@@ -138,6 +153,15 @@ def test_a_target_that_cannot_be_had_is_bad_usage(sesn: Sesn, tmp_path: Path, wo
     assert result.exit_code == 2, result.output
     assert REFUSED[words] in said(result)
     assert "Traceback" not in result.output
+    assert said(result).startswith("error: ")
+
+
+@pytest.mark.filterwarnings("default:once more")
+def test_what_a_factory_says_is_shown_where_it_succeeds(sesn: Sesn) -> None:
+    result = sesn("check", "networks.py:downloads", "--with", "pretrained=False")
+    assert result.exit_code == 0, result.output
+    assert "Downloading from afar" in result.output
+    assert "once more" in result.output
 
 
 TIMM = """

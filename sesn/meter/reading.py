@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import complaint, positive, require
-from sesn._source import failed_line, is_our_bug
+from sesn._source import failed_line, is_our_bug, missing_package
 from sesn._torch import BATCH_NORM, DROPOUT, eager
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.outputs import OutputError, UndecidedError, listed, names, square_grid
@@ -91,6 +91,9 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
     except Exception as error:  # whatever the module does, but no bug of the trail's hooks or of our layers in it
         if (trail is not None and error is trail.bug) or is_our_bug(error) or isinstance(error, OutputError):
             raise
+        if package := missing_package(error):
+            remedy = f"install it, for example with python -m pip install {package}"
+            raise UsageError(f"the module needs the package {package}, which is not there; {remedy}") from error
         what = f"{type(error).__name__}: {str(error).strip() or failed_line(error)}"
         raise RejectedError(f"the module rejected images of shape {tuple(images.shape)}: {what}") from error
     return _checked(output, images)

@@ -6,8 +6,12 @@ import importlib
 import importlib.util
 import inspect
 import pickle
+import sys
+import warnings
 from ast import literal_eval
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,12 +71,27 @@ def load_target(text: str, arguments: Sequence[str] = (), weights: Path | None =
         _check_keywords(found, given, words)
 
     def build(seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]), neighbours(home), worded(f"{words}: the factory", path):
+        with torch.random.fork_rng(devices=[]), neighbours(home), _quiet(found), worded(f"{words}: the factory", path):
             torch.manual_seed(seed)
             built = found if isinstance(found, nn.Module) else found(**given)
         return _ready(built, path, words, weights)
 
     return Target(words, path, build, not isinstance(found, nn.Module) and weights is None)
+
+
+@contextmanager
+def _quiet(factory: Callable[..., Any]) -> Iterator[None]:
+    """Keep back what a factory writes and warns of until it succeeds: where it fails, its error alone is the answer."""
+    try:
+        with redirect_stderr(StringIO()) as told, warnings.catch_warnings(record=True) as warned:
+            yield
+    except UsageError as error:
+        if not isinstance(factory, nn.Module) and "pretrained" in inspect.signature(factory).parameters:
+            raise UsageError(f"{error}; for random weights give `with` pretrained=False") from error
+        raise
+    sys.stderr.write(told.getvalue())
+    for one in warned:
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 def _imported(origin: str, name: str, words: str) -> tuple[Path, Any]:
