@@ -153,8 +153,10 @@ def row(package: str, ran: list[Ran], found: Path) -> str:
     first, last = ran[0], ran[-1]
     network = first.words.partition(" ")[0].rpartition(":")[2]
     kind = downscale = relative = "–"
-    verdict = last.err.strip().rpartition("error: ")[2].replace(str(Path.home()), "~")
-    if last.status != 2:
+    if last.status == 2:
+        answer = next(line for line in last.err.splitlines() if line.startswith("error: "))
+        verdict = answer.removeprefix("error: ").replace(str(Path.home()), "~").replace("<", "&lt;")
+    else:
         result = json.loads(found.read_text("utf-8"))["results"][-1]
         kind, downscale = result["kind"], f"{result['downscale']:.4g}"
         relative = "–" if result["relative_median"] is None else f"{result['relative_median']:.2g}"
