@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from sesn import Meter
@@ -132,3 +133,32 @@ def test_what_fits_is_kept_as_it_was_asked_for(sesn: Sesn) -> None:
     found = fitting_sizes(network, (3, 64, 64), [1.4, 2.0], (), Meter())
     assert (found.shape, found.downscales, found.stride) == ((3, 64, 64), [1.4, 2.0], 2)
     assert "chosen" not in said(sesn("check", "plain", "--input", "3x40x40", "--downscale", "1.7"))
+
+
+class Patches(nn.Module):
+    """A network of one size of images, whose layers do not say how far they look, and the images it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.given = nn.Conv2d(3, 16, 8, 8), list[tuple[int, bool]]()
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.given.append((len(images), torch.is_grad_enabled()))
+        assert images.shape[-2:] == (96, 96)
+        tokens = self.layer(images).flatten(2)
+        return (tokens @ (tokens.mT @ tokens).softmax(-1)).unflatten(2, (12, 12))
+
+
+def test_a_size_is_tried_with_the_original_once() -> None:
+    network = Patches().eval()
+    assert fitting_sizes(network, None, None, (1.41, 2.0), Meter()).fixed
+    # Both branches at a factor of 1, then rescaled images alone: four near each downscale, and the first as it is.
+    twice, rest = network.given[:2], network.given[2:]
+    assert (len(twice), len(rest)) == (2, 9)
+
+
+def test_gradients_are_asked_once_for_all_factors_and_of_two_images() -> None:
+    network = Patches().eval()
+    errors = [*Meter(canvas="keep").sweep(network, torch.randn(4, 3, 96, 96), [0.7, 0.5], context=False)]
+    assert all(error.measured for error in errors)
+    assert [few for few, asked in network.given if asked] == [2]

@@ -85,7 +85,7 @@ def compare(
             console.print(words, highlight=False)
         console.print(f"resampler {resampler}; in eval mode; {machine_line()}", highlight=False)
         for line in comparing.sentences(found, tolerance):
-            console.print(line, highlight=False, soft_wrap=True)
+            console.print(line, highlight=False)
 
         def draw() -> Any:
             from sesn.tools.curves import draw_curves
