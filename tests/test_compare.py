@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,25 @@ def sesn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sesn:
 
 
 FILES = ("--json", "out.json", "--picture", "out.png")
+
+
+def at_downscales(one: Compared, *downscales: float) -> Compared:
+    """The same results at other downscales."""
+    results = one.results[: len(downscales)]
+    moved = [replace(result.first, factor=1 / at) for result, at in zip(results, downscales, strict=True)]
+    return replace(one, results=tuple(replace(result, draws=(m,)) for result, m in zip(results, moved, strict=True)))
+
+
+def test_networks_of_different_strides_share_columns_where_the_digits_allow(found: list[Compared]) -> None:
+    """1.412 and 1.414 stand in one column; what one network has apart stays apart."""
+
+    def columns(*networks: Compared) -> list[str]:
+        return [str(column.header) for column in compare_table(networks).columns][2:-1]
+
+    one = found[0]
+    assert columns(at_downscales(one, 1.414, 2), at_downscales(one, 1.412, 2)) == ["1.41", "2"]
+    assert columns(at_downscales(one, 1.414, 2)) == ["1.414", "2"]
+    assert columns(at_downscales(one, 1.414, 1.41)) == ["1.41", "1.414"]
 
 
 @pytest.mark.parametrize(

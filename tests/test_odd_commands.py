@@ -209,7 +209,7 @@ COMMANDS = f"""
 2 check odd.py:conv {SMALL} --downscale ''
 2 check odd.py:conv {SMALL} --downscale ,
 2 check odd.py:conv {SMALL} --downscale 1,2,,3
-0 check odd.py:conv {SMALL} --downscale 1
+2 check odd.py:conv {SMALL} --downscale 1
 2 check odd.py:conv --input ''
 2 check odd.py:conv --input 0x0x0
 2 check odd.py:conv --input 1x-1x1
@@ -256,7 +256,7 @@ COMMANDS = f"""
 2 profile odd.py:conv {SMALL} --downscale 1e99
 2 profile odd.py:conv {SMALL} --downscale 1e-9
 2 profile odd.py:conv {SMALL} --count 0
-0 profile odd.py:conv {SMALL} --downscale 1
+2 profile odd.py:conv {SMALL} --downscale 1
 2 profile 'a[/b].py:x'
 2 causes odd.py:zero {SMALL}
 2 causes odd.py:conv {SMALL} --downscale 1e-9

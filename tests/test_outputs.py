@@ -64,7 +64,7 @@ FOREIGN = {
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_foreign_file_stays_unless_forced(name: str) -> None:
     Path(name).write_text(FOREIGN[name], encoding="utf-8")
-    rule = f"`json` (='{name}') must be a new file or one that sesn wrote, and this is another's; give another name, or"
+    rule = f"--json (='{name}') must be a new file or one that sesn wrote, and this is another's; give another name, or"
     refused(*CHECK, "--json", name, rule=rule)
     assert Path(name).read_text(encoding="utf-8") == FOREIGN[name]
     assert sesn(*CHECK, "--json", name, "--force").status == 0
@@ -84,7 +84,7 @@ def test_our_own_files_and_empty_ones_are_replaced() -> None:
 def test_both_files_of_a_picture_must_be_ours(foreign: str) -> None:
     Path(foreign).write_bytes(b"\x89PNG\r\n\x1a\n" if foreign == "out.png" else b"<?xml version='1.0'?><svg/>")
     before = Path(foreign).read_bytes()
-    refused(*CHECK, "--picture", "out.png", rule=f"`picture` (='{foreign}') must be a new file or one that sesn wrote")
+    refused(*CHECK, "--picture", "out.png", rule=f"--picture (='{foreign}') must be a new file or one that sesn wrote")
     assert Path(foreign).read_bytes() == before
 
 
@@ -118,7 +118,7 @@ def test_a_networks_source_is_never_replaced(name: str) -> None:
 
 def test_what_appears_while_it_measures_stays() -> None:
     words = ("check", "network.py:writes", *CHECK[2:], "--json", "out.json")
-    refused(*words, rule="`json` (='out.json') must be a new file or one that sesn wrote")
+    refused(*words, rule="--json (='out.json') must be a new file or one that sesn wrote")
     assert Path("out.json").read_text(encoding="utf-8") == "notes of the network's own"
 
 

@@ -238,3 +238,25 @@ def test_delta_falls_without_positions() -> None:
     before = KEEP.measure(network, SMALL, 0.5)
     run(finding.code, network)
     assert float(KEEP.measure(network, SMALL, 0.5).valid.median()) < float(before.valid.median()) / 2
+
+
+class Several(nn.Module):
+    """A network whose output is one of several."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.placed = Placed()
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"map": self.placed(x), "other": x}
+
+
+def test_parts_have_the_names_that_the_network_gives_them() -> None:
+    """Not those of the wrapper that takes one of its outputs: the line of code is run on the network itself."""
+    module = Several().eval()
+    wrapped = sesn.OutputOf(module, output="map")
+    found = diagnose(wrapped, PHOTOGRAPHS, sesn.equivariance_error(wrapped, PHOTOGRAPHS, 0.5, canvas="keep"))
+    (finding,) = (one for one in found if one.cause == "position embedding")
+    assert "module.placed" not in str(finding)
+    exec(finding.code, {"module": module})
+    assert not module.placed.position.any()

@@ -90,7 +90,7 @@ def _convolutions(case: Case) -> Iterator[Finding]:
     found, names = ordinary_convolutions(case.module), {id(m): name for name, m in case.module.named_modules()}
 
     def named(layers: Sequence[nn.Module]) -> str:
-        return _listed([names[id(layer)] for layer in layers])
+        return _listed(case, [names[id(layer)] for layer in layers])
 
     patches = [one for one in found if one.stride[-1] >= min(PATCH, one.kernel_size[-1]) > 1]
     if kernels := [one for one in found if one not in patches]:
@@ -126,8 +126,8 @@ def _places(case: Case) -> Iterator[Finding]:
     if wide := [(name, m) for name, m in norms if len(m.normalized_shape) > 1 and m.elementwise_affine]:
         yield Finding(
             "norm with weights for every place",
-            f"LayerNorm of {'x'.join(map(str, wide[0][1].normalized_shape))} ({_listed([name for name, _ in wide])}) "
-            "multiplies every place by a weight of its own",
+            f"LayerNorm of {'x'.join(map(str, wide[0][1].normalized_shape))} "
+            f"({_listed(case, [name for name, _ in wide])}) multiplies every place by a weight of its own",
             "Normalise with weights by channel",
             f"nn.GroupNorm(1, {wide[0][1].normalized_shape[0]})",
         )
@@ -139,10 +139,10 @@ def _places(case: Case) -> Iterator[Finding]:
         first = next(iter(positions))
         yield Finding(
             "position embedding",
-            f"with the same number at every place in {_listed([*positions])}, Delta falls from {delta:.2g} to "
+            f"with the same number at every place in {_listed(case, [*positions])}, Delta falls from {delta:.2g} to "
             f"{without:.2g}: places do not move with the picture",
             "Train without it, or give the network images that change their size, and resize the embedding with them",
-            f"module.state_dict()[{first!r}].zero_()",
+            f"module.state_dict()[{case.own_name(first)!r}].zero_()",
         )
 
 
@@ -183,8 +183,8 @@ def _norms(case: Case) -> Iterator[Finding]:
         channels = next((getattr(layer, name) for name in ("num_features", "num_channels") if hasattr(layer, name)), 1)
         yield Finding(
             "statistics of the input",
-            f"{type(layer).__name__} ({worst}) divides by the spread of its input, which rescaling changes by "
-            f"{changed[worst]:.0%}: what the border and earlier layers change comes to every place",
+            f"{type(layer).__name__} ({case.own_name(worst)}) divides by the spread of its input, which rescaling "
+            f"changes by {changed[worst]:.0%}: what the border and earlier layers change comes to every place",
             "Use running statistics in eval mode, or fold the normalisation into the weights",
             f"sesn.ScaleBatchNorm({channels})" if of_field else f"nn.BatchNorm2d({channels})",
         )
@@ -233,7 +233,7 @@ def innocent(case: Case) -> Iterator[Finding]:
     }
     found["norms over space"] = [name for name, change in case.spreads.items() if change <= SPREAD]
     if case.meter.canvas == "follow" and any(found.values()):
-        listed = [f"{words} ({_listed(names)})" for words, names in found.items() if names]
+        listed = [f"{words} ({_listed(case, names)})" for words, names in found.items() if names]
         yield Finding(
             "not to blame",
             f"{', '.join(listed)} commute with rescaling, up to the border and the sampling",
@@ -241,6 +241,6 @@ def innocent(case: Case) -> Iterator[Finding]:
         )
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(name or "the module" for name in names[:MOST_NAMES])
+def _listed(case: Case, names: Sequence[str]) -> str:
+    shown = ", ".join(case.own_name(name) or "the module" for name in names[:MOST_NAMES])
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"

@@ -184,12 +184,12 @@ def _measuring(target: Target, images: Tensor) -> Iterator[None]:
     except BaseException as error:  # it runs the user's code, which may raise anything
         place = line_of(error, target.path)
         if isinstance(error, UsageError | OSError):  # worded already
-            words = str(error)
+            words = str(error) if place in str(error) else f"{error}{place}"
             if isinstance(error, RejectedError):
                 words += "; give --input of another shape, or wrap it in a module that takes images [b, c, h, w]"
-            if words == str(error) and place in words:
+            if words == str(error):
                 raise
-            raise UsageError(words if place in words else f"{words}{place}") from error
+            raise UsageError(words) from error
         if place:
             raise UsageError(f"{target.words}: {type(error).__name__}: {error}{place}") from error
         if isinstance(error, Exception) and (odd := _oddity(target.build(0), images)):

@@ -133,16 +133,17 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 def compare_table(found: Sequence[Compared], tolerance: float | None = None) -> Table:
     """The networks for a terminal, two lines each: the relative Delta at each downscale, and Delta itself."""
-    columns = sorted({_heading(result) for one in found for result in one.results}, key=float)
+    digits = _digits(found)
+    columns = sorted({_heading(result, digits) for one in found for result in one.results}, key=float)
     table = Table(box=box.SIMPLE_HEAD, title="relative Δ by downscale, and Δ itself", pad_edge=False)
     table.add_column("network", overflow="fold")
     for heading in ("parameters", *columns, "verdict"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=heading in columns)
     for one in found:
         if one.failure:
             table.add_row(Text(one.name), "–", *["–"] * len(columns), Text("not measured", "red"))
             continue
-        at = {_heading(result): result for result in one.results}
+        at = {_heading(result, digits): result for result in one.results}
         shown = [at.get(column) for column in columns]
         relative = [number(result.relative.median) if result else "" for result in shown]
         delta = [number(result.delta.median) if result else "" for result in shown]
@@ -151,8 +152,20 @@ def compare_table(found: Sequence[Compared], tolerance: float | None = None) -> 
     return table
 
 
-def _heading(result: Checked) -> str:
-    return f"{result.downscale:.4g}"
+def _heading(result: Checked, digits: int = 4) -> str:
+    return f"{result.downscale:.{digits}g}"
+
+
+def _digits(found: Sequence[Compared]) -> int:
+    """Digits of the headings: as few as networks of different strides need to share columns, if two or more do."""
+    most = max((len(one.results) for one in found), default=0)
+    for digits in (4, 3, 2):
+        apart = [{_heading(result, digits) for result in one.results} for one in found]
+        if len(set().union(*apart)) == most and all(
+            len(a) == len(one.results) for a, one in zip(apart, found, strict=True)
+        ):
+            return digits
+    return 4
 
 
 def sentences(found: Sequence[Compared], tolerance: float | None = None) -> list[str]:
