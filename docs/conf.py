@@ -32,6 +32,8 @@ autodoc_typehints_format = "short"
 napoleon_numpy_docstring, napoleon_use_ivar = False, True
 # Types in signatures are told by their names; what they refer to, in torch or inside of sesn, has no page here.
 nitpick_ignore_regex = [("py:(class|obj|data)", ".*")]
+# A word of a docstring, such as `grid`, may be the name of several attributes; it need not lead to one of them.
+suppress_warnings = ["ref.python"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
