@@ -87,9 +87,9 @@ is that of photographs at the larger downscale: 0 is equivariant, 1 no better th
 
 
 TAIL = """
-`transformers:ViTModel` was tried and left out: with all of its twelve layers its tokens took 33 s of one processor on a
-busy machine, over the limit. DeiT has four of its twelve layers for the same reason; its row is from an earlier run
-than the others. Timm's mixer begins with a head of zeros, so
+`transformers:ViTModel` was tried and left out: with all of its twelve layers its tokens took 30 s of one processor, just
+over the limit. DeiT has four of its twelve layers, with which it takes half as long; with all of them it took 31 s.
+Timm's mixer begins with a head of zeros, so
 there is nothing to judge in its scores. What cannot be measured is answered in one line: CLIPModel wants texts beside
 the images, SwinUNETR a package that the session does not install, HardNet its weights from the network unless it is
 told otherwise, and an escnn network a geometric tensor.
