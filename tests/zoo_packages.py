@@ -87,8 +87,8 @@ is that of photographs at the larger downscale: 0 is equivariant, 1 no better th
 
 
 TAIL = """
-`transformers:ViTModel` was tried and left out: with all of its twelve layers its tokens took 30 s of one processor, just
-over the limit. DeiT has four of its twelve layers, with which it takes half as long; with all of them it took 31 s.
+`transformers:ViTModel` was tried and left out: with all of its twelve layers its tokens took 30 s of one processor,
+just over the limit. DeiT has four of its twelve layers; with all of them it took 31 s.
 Timm's mixer begins with a head of zeros, so
 there is nothing to judge in its scores. What cannot be measured is answered in one line: CLIPModel wants texts beside
 the images, SwinUNETR a package that the session does not install, HardNet its weights from the network unless it is
