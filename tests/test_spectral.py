@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,7 +13,6 @@ import torch.nn.functional as F
 from hypothesis import given
 from torch import Tensor
 
-from harness.stopwatch import peak_bytes
 from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.algorithms import Axis, Work, dense_convolution, spectral, spectral_convolution
 from sesn.algorithms.choose import SPECTRAL_CHANNELS, SPECTRAL_KERNEL, spectral_cost
@@ -195,20 +196,33 @@ def test_matrices_are_made_once_for_each_kind_of_map() -> None:
     assert (after.misses, after.hits) == (before.misses, before.hits + 1)
 
 
+MEMORY = """
+import torch
+
+from harness.stopwatch import peak_bytes
+from sesn.algorithms import Axis, dense_convolution, spectral_convolution
+
+axis = Axis.of(28, 15, 1, 7, circular=False)
+x, kernel = torch.ones(128, 8, 28, 28, requires_grad=True), torch.ones(16, 8, 15, 15, requires_grad=True)
+for run in (spectral_convolution, dense_convolution):
+
+    def step():
+        x.grad = kernel.grad = None
+        run(x, kernel, None, axis, axis).sum().backward()
+
+    step()
+    print(peak_bytes(step, torch.device("cpu")))
+"""
+
+
 def test_a_step_holds_less_than_twice_the_memory_of_the_dense_convolution() -> None:
-    """At a batch and map where activations outweigh the kernel, as in training."""
-    axis = Axis.of(28, 15, 1, 7, circular=False)
-    x, kernel = torch.ones(128, 8, 28, 28, requires_grad=True), torch.ones(16, 8, 15, 15, requires_grad=True)
-    held = {}
-    for convolution in (spectral_convolution, dense_convolution):
+    """At a batch and map where activations outweigh the kernel, as in training.
 
-        def step(run: Any = convolution) -> None:
-            x.grad = kernel.grad = None
-            run(x, kernel, None, axis, axis).sum().backward()
-
-        step()
-        held[convolution] = peak_bytes(step, torch.device("cpu"))
-    assert held[spectral_convolution] <= 2 * held[dense_convolution]
+    In a process of its own: after some other tests torch's convolution makes one copy less of its input.
+    """
+    said = subprocess.run([sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True).stdout
+    spectral_bytes, dense_bytes = map(int, said.split()[-2:])
+    assert 0 < spectral_bytes <= 2 * dense_bytes
 
 
 @pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral"])

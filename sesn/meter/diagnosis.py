@@ -28,8 +28,8 @@ CLEAR = 5.0
 #: Pixels by which rescaling has to move what a stride keeps, and the change on repetition, before they count.
 PHASE = 0.02
 REPEATED = 1e-2
-#: Other readings of the output are tried on a quarter of the images, which are few where they are large.
-FEWEST, MOST = 2, 4
+#: Images on which other readings of the output are tried.
+FEW = 4
 POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
 
 
@@ -69,7 +69,7 @@ def diagnose(
     meter = replace(error.meter or Meter(), **{name: value for name, value in given.items() if value is not None})
     with torch.no_grad():
         try:
-            case = _case(module, images[: min(MOST, max(FEWEST, len(images) // 4))], error, meter)
+            case = _case(module, images[:FEW], error, meter)
         except RejectedError:  # it may take so many images only
             case = _case(module, images, error, meter)
         layers = [*in_the_layers(case)]
