@@ -121,6 +121,12 @@ def extent(name: str, value: Tensor, axis: int, expected: int, meaning: str, rem
         raise UsageError(complaint(f"{name}.shape[{axis}]", value.shape[axis], rule, hint))
 
 
+def with_channels(name: str, value: Any, axes: str, count: int, argument: str) -> None:
+    """Reject what is no floating-point tensor with these axes and as many channels as a layer's argument says."""
+    real_tensor(name, value, axes)
+    extent(name, value, 1, count, f"layer's {argument}", "give that many channels")
+
+
 def same_dtype(name: str, value: Tensor, weight: Tensor) -> None:
     """Reject an input whose dtype differs from the weight's, unless autocast will settle it."""
     if value.dtype != weight.dtype and not casting(value):

@@ -7,20 +7,17 @@ draws the picture from the rows in that folder; with --measure it measures them 
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
+from picture_script import run
 from torch import nn
 
 from sesn import ScaleGrid, ScaleLift, basis_a, equivariance_error
-from sesn.tools.drawing import STYLE, save
+from sesn.tools.drawing import STYLE
 from sesn.tools.machine import machine_words, provenance
 from sesn.tools.photographs import NAME, photographs
 
@@ -114,19 +111,5 @@ def _draw_delta(axes: Any, rows: list[dict[str, Any]]) -> None:
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=8)
 
 
-def main(folder: Path, *, anew: bool) -> None:
-    """Measure if asked to, draw, and print the table."""
-    path = folder / "first-look.jsonl"
-    if anew:
-        path.write_text("".join(json.dumps(row) + "\n" for row in measure()), encoding="utf-8")
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    save(draw(rows), folder, "first-look")
-    sys.stdout.write(table(rows))
-
-
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("folder", type=Path, help="the folder of the rows, into which the pictures are written")
-    arguments.add_argument("--measure", action="store_true", help="measure the rows again before they are drawn")
-    given = arguments.parse_args()
-    main(given.folder, anew=given.measure)
+    run(__doc__, "first-look", measure, draw, table)

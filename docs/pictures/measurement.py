@@ -7,22 +7,20 @@ draws the picture from the rows in that folder; with --measure it measures them 
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import statistics
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
+from picture_script import run
 from torch import Tensor, nn
 
 from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
 from sesn.meter.resample import RESAMPLERS
-from sesn.tools.drawing import STYLE, save
+from sesn.tools.drawing import STYLE
 from sesn.tools.machine import provenance
 from sesn.tools.photographs import NAME, photographs
 
@@ -152,17 +150,5 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def main(folder: Path, *, anew: bool) -> None:
-    """Measure if asked to, and draw."""
-    path = folder / "measurement.jsonl"
-    if anew:
-        path.write_text("".join(json.dumps(each) + "\n" for each in measure()), encoding="utf-8")
-    save(draw([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]), folder, "measurement")
-
-
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("folder", type=Path, help="the folder of the rows, into which the pictures are written")
-    arguments.add_argument("--measure", action="store_true", help="measure the rows again before they are drawn")
-    given = arguments.parse_args()
-    main(given.folder, anew=given.measure)
+    run(__doc__, "measurement", measure, draw)

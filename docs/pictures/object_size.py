@@ -7,11 +7,8 @@ draws the picture from the rows in that folder; with --measure it trains the net
 
 from __future__ import annotations
 
-import argparse
-import json
 import runpy
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +18,9 @@ from typing import Any
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
+from picture_script import run
 
-from sesn.tools.drawing import STYLE, save
+from sesn.tools.drawing import STYLE
 from sesn.tools.machine import machine_words, provenance
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "classifier.py"
@@ -115,19 +113,5 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def main(folder: Path, *, anew: bool) -> None:
-    """Train if asked to, draw, and print the table."""
-    path = folder / "object-size.jsonl"
-    if anew:
-        path.write_text("".join(json.dumps(row) + "\n" for row in measure()), encoding="utf-8")
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    save(draw(rows), folder, "object-size")
-    sys.stdout.write(f"{sentence(rows)}\n\n{table(rows)}")
-
-
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("folder", type=Path, help="the folder of the rows, into which the pictures are written")
-    arguments.add_argument("--measure", action="store_true", help="train the networks again before they are drawn")
-    given = arguments.parse_args()
-    main(given.folder, anew=given.measure)
+    run(__doc__, "object-size", measure, draw, lambda rows: f"{sentence(rows)}\n\n{table(rows)}")

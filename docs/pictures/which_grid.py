@@ -7,11 +7,9 @@ prints the table from the rows in that folder; with --measure it measures them a
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from pathlib import Path
 from typing import Any
+
+from picture_script import run
 
 from sesn import basis_for
 from sesn.tools.images import image_set
@@ -56,17 +54,5 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n({caption}; {machine_words(first)})\n"
 
 
-def main(folder: Path, *, anew: bool) -> None:
-    """Measure if asked to, and print the table."""
-    path = folder / "which-grid.jsonl"
-    if anew:
-        path.write_text("".join(json.dumps(row) + "\n" for row in measure()), encoding="utf-8")
-    sys.stdout.write(table([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]))
-
-
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("folder", type=Path, help="the folder of the rows")
-    arguments.add_argument("--measure", action="store_true", help="measure the rows again first")
-    given = arguments.parse_args()
-    main(given.folder, anew=given.measure)
+    run(__doc__, "which-grid", measure, words=table)

@@ -17,7 +17,7 @@ from harness.report.panels import label_ends
 from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
 from sesn.methods import METHODS
-from sesn.tools.drawing import FULL, HALF, Drawing, Hover, styled
+from sesn.tools.drawing import FULL, HALF, PALETTE, Drawing, Hover, styled
 
 
 class Panel(NamedTuple):
@@ -55,8 +55,7 @@ PANELS = (
         {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED, "all scales of the method": SOLID},
     ),
 )
-#: Okabe and Ito's palette: told apart by colour-blind readers.
-COLOURS = {"linear": "#0072B2", "relu": "#D55E00", "bandlimited": "#009E73"}
+COLOURS = dict(zip(("linear", "relu", "bandlimited"), PALETTE, strict=False))
 NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
 #: The window of cells about a method: its own layers. Their curves have the method in place of a nonlinearity.

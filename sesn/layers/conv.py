@@ -56,8 +56,7 @@ class ScaleLift(SteerableConv):
         Raises:
             UsageError: the image has another shape or dtype than the layer takes, or is too small for it.
         """
-        _checks.real_tensor("image", image, "b c h w")
-        _checks.extent("image", image, 1, self.in_channels, "layer's in_channels", "give that many channels")
+        _checks.with_channels("image", image, "b c h w", self.in_channels, "in_channels")
         weight = self.weight
         _checks.same_dtype("image", image, weight)
         return self._convolve(image.unsqueeze(2), weight)
@@ -234,8 +233,7 @@ class ScaleConv1x1(nn.Module):
         Raises:
             UsageError: the field has another shape or dtype than the layer takes.
         """
-        _checks.real_tensor("field", field, "b c s h w")
-        _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
+        _checks.with_channels("field", field, "b c s h w", self.in_channels, "in_channels")
         weight = self.weight
         _checks.same_dtype("field", field, weight)
         down, across = pair_of(self.stride)

@@ -61,8 +61,7 @@ class ScaleBatchNorm(nn.BatchNorm3d):
         Raises:
             UsageError: the field has another shape.
         """
-        _checks.real_tensor("field", input, "b c s h w")
-        _checks.extent("field", input, 1, self.num_features, "layer's num_features", "give that many channels")
+        _checks.with_channels("field", input, "b c s h w", self.num_features, "num_features")
         return super().forward(input)
 
 
@@ -115,8 +114,7 @@ class ScaleGroupNorm(nn.GroupNorm):
         Raises:
             UsageError: the field has another shape.
         """
-        _checks.real_tensor("field", input, "b c s h w")
-        _checks.extent("field", input, 1, self.num_channels, "layer's num_channels", "give that many channels")
+        _checks.with_channels("field", input, "b c s h w", self.num_channels, "num_channels")
         return each_scale(super().forward, input)
 
 
@@ -164,6 +162,5 @@ class ScaleLayerNorm(nn.LayerNorm):
         Raises:
             UsageError: the field has another shape.
         """
-        _checks.real_tensor("field", input, "b c s h w")
-        _checks.extent("field", input, 1, self.num_features, "layer's num_features", "give that many channels")
+        _checks.with_channels("field", input, "b c s h w", self.num_features, "num_features")
         return super().forward(input.movedim(1, -1)).movedim(-1, 1)

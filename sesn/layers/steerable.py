@@ -253,8 +253,7 @@ class SteerableConv(WithMeaning):
 
     def _check_field(self, field: Tensor, weight: Tensor) -> None:
         """Reject what is no field for this layer."""
-        _checks.real_tensor("field", field, "b c s h w")
-        _checks.extent("field", field, 1, self.in_channels, "layer's in_channels", "give that many channels")
+        _checks.with_channels("field", field, "b c s h w", self.in_channels, "in_channels")
         meaning = "number of scales of the layer's basis"
         _checks.extent("field", field, 2, len(self.basis.grid), meaning, "use the `grid` of the layer before")
         _checks.same_dtype("field", field, weight)

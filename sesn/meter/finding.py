@@ -10,7 +10,6 @@ from sesn.basis import SteerableBasis
 from sesn.layers.conv import ScaleConv, ScaleLift
 from sesn.meter.compare import Branches, EquivarianceError
 from sesn.meter.meter import Meter
-from sesn.meter.outputs import OutputOf
 from sesn.meter.reading import Reading
 
 
@@ -57,7 +56,3 @@ class Case:
     def bases(self) -> list[SteerableBasis]:
         """The distinct bases of the steerable layers."""
         return list(dict.fromkeys(m.basis for m in self.module.modules() if isinstance(m, ScaleLift | ScaleConv)))
-
-    def own_name(self, name: str) -> str:
-        """What the user's network calls a part, without the wrapper that takes one of its outputs."""
-        return name.removeprefix("module.") if isinstance(self.module, OutputOf) else name

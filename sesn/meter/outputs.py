@@ -85,6 +85,11 @@ class OutputOf(nn.Module):
         return laid
 
 
+def own_name(module: nn.Module, name: str) -> str:
+    """What the user's network calls a part, without the wrapper that takes one of its outputs."""
+    return name.removeprefix("module.") if isinstance(module, OutputOf) else name
+
+
 def laid_out(output: Tensor, tokens: tuple[int, int]) -> Tensor | None:
     """Tokens [b, n, c], with or without others before them, as a map [b, c, h, w]; None if they do not fit."""
     if output.dim() != 3:

@@ -22,6 +22,7 @@ from sesn.errors import UsageError
 from sesn.meter.compare import middle
 from sesn.meter.extent import background
 from sesn.meter.finding import Case, Finding
+from sesn.meter.outputs import own_name
 from sesn.meter.reading import SPATIAL
 from sesn.scales import ScaleGrid
 
@@ -142,7 +143,7 @@ def _places(case: Case) -> Iterator[Finding]:
             f"with the same number at every place in {_listed(case, [*positions])}, Delta falls from {delta:.2g} to "
             f"{without:.2g}: places do not move with the picture",
             "Train without it, or give the network images that change their size, and resize the embedding with them",
-            f"module.state_dict()[{case.own_name(first)!r}].zero_()",
+            f"module.state_dict()[{own_name(case.module, first)!r}].zero_()",
         )
 
 
@@ -183,8 +184,8 @@ def _norms(case: Case) -> Iterator[Finding]:
         channels = next((getattr(layer, name) for name in ("num_features", "num_channels") if hasattr(layer, name)), 1)
         yield Finding(
             "statistics of the input",
-            f"{type(layer).__name__} ({case.own_name(worst)}) divides by the spread of its input, which rescaling "
-            f"changes by {changed[worst]:.0%}: what the border and earlier layers change comes to every place",
+            f"{type(layer).__name__} ({own_name(case.module, worst)}) divides by the spread of its input, which "
+            f"rescaling changes by {changed[worst]:.0%}: what the border and earlier layers change reaches every place",
             "Use running statistics in eval mode, or fold the normalisation into the weights",
             f"sesn.ScaleBatchNorm({channels})" if of_field else f"nn.BatchNorm2d({channels})",
         )
@@ -242,5 +243,5 @@ def innocent(case: Case) -> Iterator[Finding]:
 
 
 def _listed(case: Case, names: Sequence[str]) -> str:
-    shown = ", ".join(case.own_name(name) or "the module" for name in names[:MOST_NAMES])
+    shown = ", ".join(own_name(case.module, name) or "the module" for name in names[:MOST_NAMES])
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"

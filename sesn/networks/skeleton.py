@@ -113,8 +113,7 @@ class ColumnBatchNorm(nn.BatchNorm2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise each channel and scale by itself."""
-        _checks.real_tensor("field", input, "b c s h w")
-        _checks.extent("field", input, 1, self.channels, "layer's channels", "give that many channels")
+        _checks.with_channels("field", input, "b c s h w", self.channels, "channels")
         _checks.extent("field", input, 2, self.scales, "layer's scales", "use the same scales throughout")
         return super().forward(input.flatten(1, 2)).reshape(input.shape)
 

@@ -157,7 +157,7 @@ def _heading(result: Checked, digits: int = 4) -> str:
 
 
 def _digits(found: Sequence[Compared]) -> int:
-    """Digits of the headings: as few as networks of different strides need to share columns, if two or more do."""
+    """How many digits the headings have: fewer than four where networks then share all columns (1.412 and 1.414)."""
     most = max((len(one.results) for one in found), default=0)
     for digits in (4, 3, 2):
         apart = [{_heading(result, digits) for result in one.results} for one in found]

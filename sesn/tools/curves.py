@@ -12,10 +12,10 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from sesn.tools.compare import Compared
-from sesn.tools.drawing import STYLE, log_axis
+from sesn.tools.drawing import PALETTE, STYLE, log_axis
 
-#: Okabe and Ito's palette, told apart by colour-blind readers; marks and lines differ as well.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
+#: Marks and lines differ as well.
+COLOURS = (*PALETTE, "#000000", "#B8A800")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
 #: In inches, and letters of a line of the legend, which has two columns.

@@ -28,6 +28,8 @@ STYLE: Any = {
 #: For the report's figures, which are as wide as a page.
 SMALL: Any = {**STYLE, "font.size": 8}
 FORMATS = ("png", "svg")
+#: Okabe and Ito's palette, told apart by colour-blind readers: blue, vermilion, green, purple, orange and sky blue.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 #: The widths of the report's figures, in inches: the page's, and half of it beside another.
 FULL, HALF = 7.2, 3.5
 #: A date, or the version of what drew it, would make the same rows give other bytes.

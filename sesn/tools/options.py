@@ -56,6 +56,7 @@ EndsName = Annotated[
 CanvasName = Annotated[
     str, typer.Option(help="follow, or keep: rescale the picture on its canvas, as is chosen for networks of one size.")
 ]
+Tolerance = Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above it.")]
 JsonPath = Annotated[
     Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")
 ]

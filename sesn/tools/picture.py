@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from sesn.meter.compare import middle
 from sesn.meter.reading import SPATIAL
 from sesn.tools.check import Checked
-from sesn.tools.drawing import STYLE
+from sesn.tools.drawing import PALETTE, STYLE
 
 COLUMNS = ("image $f$", r"$L_s\,Φ(f)$", r"$Φ(L_s f)$", "difference")
 #: Okabe and Ito's blue and vermilion, and black: told apart by colour-blind readers.
-BRANCH_COLOURS = ("#0072B2", "#D55E00", "black")
+BRANCH_COLOURS = (*PALETTE[:2], "black")
 
 
 @dataclass(frozen=True)

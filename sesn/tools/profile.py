@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from sesn import Meter, OutputOf
+from sesn import Meter
 from sesn.meter.action import Element, scale_of
 from sesn.meter.compare import EquivarianceError, middle
+from sesn.meter.outputs import own_name
 from sesn.meter.reading import SPATIAL, like_module
 from sesn.meter.stages import Stage
 
@@ -103,7 +104,6 @@ def profile(
     """
     stages = meter.inside(module, images, factor, on_step)
     least = floor_of(module, images, factor, meter)
-    within = "module." if isinstance(module, OutputOf) else ""
     called = {stage.name.rpartition(".")[0] for stage in stages if stage.name}
     rows: list[LayerRow] = []
     # The relative Delta of each with space and without, or what it was before where there is none.
@@ -120,7 +120,7 @@ def profile(
         return relative if math.isnan(relative) else min(max(relative, least), 1.0)
 
     for stage in stages:
-        row = _row(stage, within, leaf=stage.given or stage.name not in called)
+        row = _row(stage, own_name(module, stage.name), leaf=stage.given or stage.name not in called)
         spatial = stage.error is None or stage.error.kind in SPATIAL
         here, made_of = bounded(stage.error), level(stage.sources, spatial)
         given = made_of if stage.given else level(stage.inputs, spatial)
@@ -150,9 +150,8 @@ def floor_of(module: nn.Module, images: Tensor, factor: Element, meter: Meter = 
     return max(probe, torch.finfo(like_module(module, images).dtype).eps ** 2)
 
 
-def _row(stage: Stage, within: str, *, leaf: bool) -> LayerRow:
-    # A wrapper that takes one of the outputs is none of the network's layers.
-    name, layer = stage.name.removeprefix(within) or WHOLE, FUNCTIONS if stage.given else type(stage.module).__name__
+def _row(stage: Stage, own: str, *, leaf: bool) -> LayerRow:
+    name, layer = own or WHOLE, FUNCTIONS if stage.given else type(stage.module).__name__
     row, error = LayerRow(name, stage.call, layer, leaf, shape=stage.shape), stage.error
     if error is None:
         return replace(row, note=stage.note)

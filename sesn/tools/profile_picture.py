@@ -9,11 +9,11 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from sesn.tools.drawing import STYLE, log_axis
+from sesn.tools.drawing import PALETTE, STYLE, log_axis
 from sesn.tools.profile import FUNCTIONS, WHOLE, LayerRow, adds_most
 from sesn.tools.profile_table import short
 
-LINE, MOST, GREY = "#0072B2", "#D55E00", "0.55"
+LINE, MOST, GREY = *PALETTE[:2], "0.55"
 #: The least and the most inches that the figure is wide, those beside the axes, and those for each row.
 NARROW, WIDE, MARGIN, EACH = 5.0, 11.0, 1.2, 0.16
 #: A floor this many times below the smallest value is told in words.

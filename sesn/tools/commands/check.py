@@ -40,7 +40,7 @@ def check(
     draws: Annotated[
         int, typer.Option(min=1, help="Most weight draws; they stop when the interval is narrow enough.")
     ] = 1,
-    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above it.")] = None,
+    tolerance: options.Tolerance = None,
     absolute: Annotated[
         bool, typer.Option("--absolute", help="Judge Δ itself, not relative to what unrelated images give.")
     ] = False,

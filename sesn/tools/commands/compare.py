@@ -42,7 +42,7 @@ def compare(
     resampler: options.ResamplerName = "lanczos3",
     ends: options.EndsName = "auto",
     canvas: options.CanvasName = "follow",
-    tolerance: Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above it.")] = None,
+    tolerance: options.Tolerance = None,
     json: options.JsonPath = None,
     picture: options.PicturePath = None,
     force: options.Force = False,
