@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -14,12 +14,19 @@ from torch import Tensor, nn
 
 from sesn import Finding, diagnose
 from sesn.tools.check import Checked
+from sesn.tools.images import SPECTRA
 from sesn.tools.machine import machine_line
 
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
 #: A relative Delta beyond this is hardly better than chance.
 NEAR = 0.5
+#: Outputs without space, and what to know of them where images differ in contrast and texture.
+SCORES = ("scale", "invariant")
+LENIENT = (
+    "Pictures are a lenient test of scores, since many networks' scores follow little but contrast and texture, which "
+    "differ between pictures: --images 1/f, the default, is the strict test."
+)
 #: Downscales side by side in one table: what fits into 80 columns.
 MOST_COLUMNS = 4
 
@@ -121,6 +128,11 @@ def _nearness(result: Checked) -> str:
     if relative > NEAR:
         return "no better than chance" if relative >= 1 else "hardly better than chance"
     return f"{100 * relative:.2g} % of what unrelated images give"
+
+
+def leniency(images: str, results: Iterable[Checked]) -> list[str]:
+    """What to know of a verdict on scores that was reached on pictures; nothing of any other."""
+    return [LENIENT] if images not in SPECTRA and any(one.first.kind in SCORES for one in results) else []
 
 
 def likely_causes(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> list[str]:

@@ -22,9 +22,9 @@ def check(
     downscale: Annotated[
         str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
     ] = None,
-    images: options.ImageSet = "embedded",
+    images: options.ImageSet = options.USUAL_IMAGES,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Images; by default 16, of large ones 8, or all if fewer.")
+        int | None, typer.Option(min=1, help="Images; by default 16, of costly networks 8 or 4, or all if fewer.")
     ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
@@ -62,7 +62,7 @@ def check(
         from sesn.tools import check as checking
         from sesn.tools.arguments import load_subject, parse_crop, parse_grid
         from sesn.tools.output import OutputFiles
-        from sesn.tools.verdict import likely_causes, passes, say
+        from sesn.tools.verdict import leniency, likely_causes, passes, say
 
         how: Any = {"resampler": resampler, "kind": kind, "ends": ends, "canvas": canvas}
         meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
@@ -79,6 +79,8 @@ def check(
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
             causes = [*map(in_options, likely_causes(build(0), subject.images, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
+            for line in leniency(images, results):
+                console.print(line, highlight=False)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
 

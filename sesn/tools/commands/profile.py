@@ -24,7 +24,7 @@ def profile(
     input_: options.InputShape = None,
     downscale: options.OneDownscale = None,
     translate: options.Translate = None,
-    images: options.ImageSet = "embedded",
+    images: options.ImageSet = options.USUAL_IMAGES,
     count: options.Count = 4,
     data: options.DataRoot = None,
     mean: options.Mean = None,
