@@ -39,6 +39,7 @@ def without_grid(order=(0, 1, 2)):
 
 reversed_scales = lambda: without_grid((2, 1, 0))
 identity = nn.Identity
+invariant_mean = lambda: Odd(lambda x: x.mean((2, 3)))
 nan = lambda: Odd(lambda x: x * float("nan"))
 several = lambda: Odd(lambda x: (x, x))
 grows = lambda: Odd(lambda x: nn.functional.pad(x, (1, 1, 1, 1)))

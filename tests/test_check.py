@@ -77,7 +77,7 @@ def test_an_ordinary_convolution_fails_on_photographs_and_the_cause_is_named(che
 
 
 def test_a_wide_lift_passes_on_photographs(check: Check) -> None:
-    result = check("lift", "--tolerance", "1e-4", downscale="2,4")
+    result = check("lift", "--tolerance", "1e-4", downscale="2,4", images="embedded")
     assert result.exit_code == 0, result.output
     assert "photographs, grey; 3 used, 64x64" in said(result)
     assert "in eval mode" in said(result)
@@ -112,7 +112,40 @@ def test_an_output_that_says_nothing_of_the_image_is_no_pass(check: Check, name:
         assert_equivariant(load_target(f"networks.py:{name}").build(0), images, 1 / 2, tolerance=1e-2)
 
 
-def test_copies_of_one_image_are_held_against_noise(check: Check) -> None:
+def test_a_mean_of_images_without_one_is_said_to_show_nothing(check: Check) -> None:
+    """It is rounding: two roundings are as different as unrelated images, which is not to say no better than chance."""
+    for name in ("invariant_mean", "torch.nn:AdaptiveAvgPool2d"):
+        result = check(name, *(["--with", "output_size=1"] if ":" in name else []))
+        assert result.exit_code == 1
+        assert "the output is zero but for rounding: it shows nothing" in said(result)
+        assert "chance" not in said(result)
+
+
+@pytest.mark.parametrize(("images", "lenient"), [("embedded", True), ("1/f", False), ("white", False)])
+def test_pictures_are_said_to_be_a_lenient_test_of_scores(check: Check, images: str, lenient: bool) -> None:
+    assert ("Pictures are a lenient test of scores" in said(check("invariant", images=images))) == lenient
+    assert "lenient" not in said(check("cnn", images=images))
+
+
+def test_the_downscale_that_is_proposed_is_taken(check: Check) -> None:
+    result = check("cnn", downscale="1000")
+    assert result.exit_code == 2
+    assert "--downscale (='1000') must be at most 21.3333, so that 3 pixels are left" in said(result)
+    [way_out] = re.findall(r"--downscale (\S+)", said(result).partition("run sesn")[2])
+    assert check("cnn", downscale=way_out).exit_code == 0
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_measuring(check: Check) -> None:
+    def measure(*_: object, **__: object) -> None:
+        raise AssertionError("measured all the same")
+
+    for name in ("/proc/out.json", f"{'n' * 250}.json"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sesn.tools.check.check", measure)
+            assert f"error: cannot write {name}: " in said(check("cnn", "--json", name))
+
+
+def test_copies_of_one_image_are_held_against_another(check: Check) -> None:
     check("identity")
     images, _ = image_set("embedded", 1, 64, 64, 1)
     error = assert_equivariant(load_target("networks.py:lift").build(0), images.expand(3, -1, -1, -1), 1 / 2)
@@ -167,7 +200,7 @@ def test_options_reach_the_measurement_and_the_diagnosis(check: Check, tmp_path:
     document = json.loads((tmp_path / "out.json").read_text())
     module, (images, _), grid = (
         load_target("networks.py:reversed_scales").build(0),
-        image_set("embedded", 1, 64, 64, 3),
+        image_set("1/f", 1, 64, 64, 3),
         TRIPLE,
     )
     error = equivariance_error(module, images, 1 / 2, grid=grid, **told)

@@ -81,10 +81,11 @@ def scrambled(images: Tensor) -> Tensor:
     """Images of the same spectrum that show something else: the phase of every frequency is drawn anew.
 
     Mean, contrast and texture stay as they are, and so do colours, since all channels of an image turn by the same
-    phases. An image of one colour has no phases: noise takes its place.
+    phases. They are the same for every image, so that what is found for one does not depend on the others. An image of
+    one colour has no phases: noise takes its place.
     """
-    size, draw = (len(images), 1, *images.shape[-2:]), torch.Generator().manual_seed(0)
-    noise = torch.randn(size, generator=draw, dtype=torch.float64, device="cpu").to(images)
+    drawn = torch.Generator().manual_seed(0)
+    noise = torch.randn(images.shape[-2:], generator=drawn, dtype=torch.float64, device="cpu").to(images)
     phases = torch.fft.fft2(noise).sgn()
     phases[..., 0, 0] = 1
     turned: Tensor = torch.fft.ifft2(torch.fft.fft2(images) * phases).real

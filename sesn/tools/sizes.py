@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from sesn import Meter
 from sesn.errors import UsageError
 from sesn.meter.compare import Branches
-from sesn.meter.reading import Reading, RejectedError, call, check_asked
+from sesn.meter.reading import FEWEST_PIXELS, Reading, RejectedError, call
 from sesn.tools.images import USUAL_COUNT, random_images
 
 Shape = tuple[int, int, int]
@@ -107,8 +107,10 @@ class _Trials:
     def nearest(self, shape: Shape, downscale: float, stride: int, asked: bool) -> float | None:
         """The nearest downscale that fits and leaves multiples of the stride; the one asked for need only fit."""
         _, height, width = shape
+        least = math.ceil(FEWEST_PIXELS * max(1, height / width))
         lefts = [left for left in range(stride, 4 * height, stride) if left * width % (height * stride) == 0]
-        whole = [height / left for left in lefts if left != height and (left < height) == (downscale > 1)]
+        other = [left for left in lefts if left != height and left >= least]
+        whole = [height / left for left in other if (left < height) == (downscale > 1)]
         near = sorted(whole, key=lambda one: abs(math.log(one / downscale)))[:MOST_TRIED]
         for one in (downscale, *near) if asked or stride == 1 else near:
             found = self.tried(shape, 1 / one)
@@ -118,10 +120,8 @@ class _Trials:
 
     def tried(self, shape: Shape, factor: float) -> Branches | UsageError:
         """Both branches on one image, or why there are none."""
-        image = random_images(0, (1, *shape))
         try:
-            check_asked(self.module, image, factor)
-            found = self.meter.branches(self.module, image, factor, self.originals.get(shape))
+            found = self.meter.branches(self.module, random_images(0, (1, *shape)), factor, self.originals.get(shape))
         except UsageError as refusal:
             return refusal
         self.originals[shape] = found.original

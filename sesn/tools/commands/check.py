@@ -77,7 +77,9 @@ def check(
         with subject.measuring():
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
-            causes = [*map(in_options, likely_causes(build(0), subject.images, results))]
+            # Of a costly network, few of few images.
+            few = subject.images[: count or max(2, len(subject.images) // 2)]
+            causes = [*map(in_options, likely_causes(build(0), few, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
             for line in leniency(images, results):
                 console.print(line, highlight=False)
