@@ -48,6 +48,9 @@ from sesn.meter.assertions import assert_equivariant as assert_equivariant
 from sesn.meter.assertions import equivariance_error as equivariance_error
 from sesn.meter.compare import EquivarianceError as EquivarianceError
 from sesn.meter.diagnosis import diagnose as diagnose
+from sesn.meter.elements import Rotation as Rotation
+from sesn.meter.elements import Transform as Transform
+from sesn.meter.elements import rotate as rotate
 from sesn.meter.finding import Finding as Finding
 from sesn.meter.meter import Meter as Meter
 from sesn.meter.outputs import OutputOf as OutputOf

@@ -18,7 +18,8 @@ from sesn import Meter
 from sesn._checks import complaint, require
 from sesn._source import line_of
 from sesn.errors import UsageError
-from sesn.meter.action import Element, ScaleTranslation
+from sesn.meter.action import ScaleTranslation
+from sesn.meter.elements import Element
 from sesn.meter.outputs import OutputOf, UndecidedError
 from sesn.meter.reading import RejectedError, call, odd_output
 from sesn.scales import ScaleGrid

@@ -57,7 +57,7 @@ def view(module: nn.Module, images: Tensor, result: Checked) -> View:
     distance = (error.valid - middle(error.valid)).abs()
     index = int(distance.nan_to_num(nan=0.0).argmin())
     assert error.meter is not None  # that of the measurement
-    shown = error.meter.branches(module, images[index : index + 1], error.factor)
+    shown = error.meter.branches(module, images[index : index + 1], error.element)
     one, other, place = _most_energetic(shown.moved[0].cpu(), shown.direct[0].cpu(), result)
     return View(shown.images[0].cpu(), one, other, place, float(error.valid[index]), result)
 
