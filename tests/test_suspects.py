@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sesn
-from sesn import Finding, Meter, ScaleConv, ScaleGrid, ScaleLift, basis_a, diagnose
+from sesn import Finding, Meter, Rotation, ScaleConv, ScaleGrid, ScaleLift, ScaleTranslation, basis_a, diagnose
+from sesn.meter.elements import Element
 from sesn.tools.images import image_set, random_images
 
 PHOTOGRAPHS, _ = image_set("embedded", 1, 96, 96, 4)

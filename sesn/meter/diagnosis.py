@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sesn.algorithms.resample import Ends, Resampler
 from sesn.layers.project import PartneredProjection, ScaleProjection
 from sesn.meter.action import GroupElement, ScaleTranslation
 from sesn.meter.compare import Branches, EquivarianceError, compare, middle
@@ -21,7 +22,6 @@ from sesn.meter.elements import Transform
 from sesn.meter.finding import Case, Finding
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, RejectedError, call, output_grid, read
-from sesn.meter.resample import Ends, Resampler
 from sesn.meter.suspects import geometric, in_the_layers, innocent, watching_spreads
 from sesn.scales import ScaleGrid
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from sesn._checks import complaint, floating, require
+from sesn.algorithms.resample import Canvas, Ends, Resampler, resampler_ends, taps
 from sesn.errors import WrongTypeError
 from sesn.meter.action import GroupElement, ScaleTranslation
-from sesn.meter.resample import Canvas, Ends, Resampler, resampler_ends, taps
 
 #: A factor s, or what else is done to the images.
 Element = float | GroupElement

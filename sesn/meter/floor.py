@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from sesn.algorithms import Axis
+from sesn.algorithms.resample import Ends, Resampler
 from sesn.algorithms.separable import make_passes
 from sesn.basis import Profile, ProfilePairs
 from sesn.meter.action import GroupElement
 from sesn.meter.compare import ratio_of, sums_of
 from sesn.meter.elements import Rotation
-from sesn.meter.resample import Ends, Resampler
 
 #: The lift that shows the probe's floor: the narrower of the two widths compared, and half its window in sigmas.
 SIGMA = 1.5
