@@ -114,10 +114,11 @@ class ScaleTranslation(GroupElement):
     def named(self) -> tuple[str, str]:
         """Told as a downscale, a shift or both."""
         down, right = self.translation
-        pixels = f"{down:.4g} px" if down == right else f"{down:.4g}, {right:.4g} px"
+        pixels = f"{down:.4g}" if down == right else f"{down:.4g}, {right:.4g}"
+        pixels += " pixel" if pixels == "1" else " pixels"
         if self.scale == 1 and self.shift:
-            return "shift", pixels
-        return "downscale", f"{1 / self.scale:.4g}" + (f", shift {pixels}" if self.shift else "")
+            return "shift by", pixels
+        return "downscale", f"{1 / self.scale:.4g}" + (f", shift by {pixels}" if self.shift else "")
 
     def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
         """Rescaled about the centre, and then shifted."""

@@ -101,6 +101,7 @@ class EquivarianceError:
         ceiling_centred: `ceiling` without the channels' means, as in `centred`.
         energy: the mean square of L_s Phi(f) over the valid channels.
         largest: the largest difference |L_s Phi(f) - Phi(L_s f)| of any number in the valid channels.
+        span: the range of L_s Phi(f) over the valid channels, its largest number less its smallest.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
         residual: how far ln(factor) is from the grid; above 0.02 the partners are only the nearest ones.
@@ -128,6 +129,7 @@ class EquivarianceError:
     ceiling_centred: Tensor | None
     energy: Tensor
     largest: Tensor
+    span: Tensor
     lost: int
     factor: float
     residual: float
@@ -158,13 +160,14 @@ class EquivarianceError:
         """
         return -10 * self.valid.log10()
 
-    def psnr(self, value_range: float) -> Tensor:
+    def psnr(self, value_range: float | None = None) -> Tensor:
         """Give the peak signal-to-noise ratio of an output that is an image, 20 log10(range) - 10 log10 MSE.
 
         MSE is the mean square of L_s Phi(f) - Phi(L_s f) over channels and what the crop leaves.
 
         Args:
-            value_range: the range of the image's values: 1 for values in 0..1, 2 for values in -1..1.
+            value_range: the range of the image's values: 1 for values in 0..1, 2 for values in -1..1; by default each
+                output's own (`span`).
 
         Returns:
             Decibels, one number per image.
@@ -172,10 +175,17 @@ class EquivarianceError:
         Raises:
             UsageError: the range is not positive, or the output is no image [b, c, h, w].
         """
-        require(positive(value_range), "value_range", value_range, "a positive number", "for example 2 for -1..1")
+        given = value_range is None or positive(value_range)
+        require(given, "value_range", value_range, "a positive number", "for example 2 for -1..1")
         remedy = "for other outputs `decibels` has the ratio of signal to error"
         require(self.kind == "map", "kind", self.kind, "a map: PSNR is defined for images [b, c, h, w]", remedy)
-        return 20 * math.log10(value_range) - 10 * (self.valid * self.energy).log10()
+        peak = self.span if value_range is None else torch.full_like(self.span, value_range)
+        return 20 * peak.log10() - 10 * (self.valid * self.energy).log10()
+
+    @property
+    def psnr_of_map(self) -> Tensor | None:
+        """`psnr` by the output's own range; None if the output is no map."""
+        return self.psnr() if self.kind == "map" else None
 
     @property
     def at_floor(self) -> bool:
@@ -285,6 +295,7 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         spatial = found.kind in SPATIAL
         return _centred([either[i] for i in valid], sums[1, valid].sum(0)) if spatial else nothing
 
+    kept = [inside[i] for i in valid]
     return EquivarianceError(
         valid=ratio_of(sums[:, valid]),
         all=ratio_of(sums),
@@ -294,7 +305,8 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         ceiling=None if unrelated is None else ratio_of(sums_of(unrelated, moved)[:, valid]),
         ceiling_centred=None if unrelated is None else without_means(unrelated),
         energy=(sums[1, valid] / numbers).mean(0),
-        largest=_largest([inside[i] for i in valid], nothing),
+        largest=_over([(moved - direct).abs() for moved, direct in kept], nothing),
+        span=_over([moved for moved, _ in kept], nothing) + _over([-moved for moved, _ in kept], nothing),
         lost=scales - len(valid) if grid is not None else 0,
         factor=float(factor),
         residual=match.residual if match is not None else 0.0,
@@ -322,9 +334,9 @@ def _other_shape(found: Branches) -> str:
     )
 
 
-def _largest(channels: list[tuple[Tensor, Tensor]], nothing: Tensor) -> Tensor:
-    """The largest difference in any of the channels."""
-    found = [(moved - direct).abs().flatten(1).amax(1).cpu() for moved, direct in channels if moved.numel()]
+def _over(channels: list[Tensor], nothing: Tensor) -> Tensor:
+    """The largest number in any of the channels."""
+    found = [one.flatten(1).amax(1).cpu() for one in channels if one.numel()]
     return torch.stack(found).amax(0) if found else nothing
 
 

@@ -18,7 +18,7 @@ from sesn.algorithms.resample import Ends, Resampler
 from sesn.layers.project import PartneredProjection, ScaleProjection
 from sesn.meter.action import GroupElement, ScaleTranslation
 from sesn.meter.compare import Branches, EquivarianceError, compare, middle
-from sesn.meter.elements import Transform
+from sesn.meter.elements import Rotation, Transform
 from sesn.meter.finding import Case, Finding
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, RejectedError, call, output_grid, read
@@ -222,8 +222,8 @@ def _in_space(case: Case) -> Iterator[Finding]:
             _centred(case),
         )
     if not error.rescaled:
-        yield from _in_the_stride(case, stride)
-    between = not (isinstance(error.element, Transform) or _whole_shift(error.element, stride))
+        yield from _in_the_stride(case, stride, before)
+    between = not (isinstance(error.element, Transform) or _rearranges(error.element, stride))
     if between and any(isinstance(module, POINTWISE) for module in case.module.modules()):
         yield Finding(
             "aliasing by the nonlinearity",
@@ -233,18 +233,20 @@ def _in_space(case: Case) -> Iterator[Finding]:
         )
 
 
-def _whole_shift(element: GroupElement, stride: float) -> bool:
+def _rearranges(element: GroupElement, stride: float, off_centre: float = 0) -> bool:
     """Whether pixels of a map with that stride move to other pixels, and not between them."""
+    if isinstance(element, Rotation):
+        return element.degrees % 90 == 0 and off_centre == 0
     pixels = element.translation if isinstance(element, ScaleTranslation) else ()
-    return element.scale == 1 and element.shift > 0 and all((one / stride).is_integer() for one in pixels)
+    return element.scale == 1 and element.shift > 0 and all(float(one / stride).is_integer() for one in pixels)
 
 
-def _in_the_stride(case: Case, stride: float) -> Iterator[Finding]:
+def _in_the_stride(case: Case, stride: float, off_centre: float) -> Iterator[Finding]:
     element = case.error.element
-    if stride > 1 and not isinstance(element, Transform) and not _whole_shift(element, stride):
+    if stride > 1 and not isinstance(element, Transform) and not _rearranges(element, stride, off_centre):
         yield Finding(
             "stride phase",
-            f"a total stride of {stride:g} keeps every {stride:g}th pixel of a map, and the {element} moves the "
+            f"a total stride of {stride:g} keeps one pixel in {stride:g}, and the {element} moves the "
             "picture between those that are kept: detail that is finer than they are changes",
             "Low-pass before striding; a shift by the stride shows what is left without this",
             f"sesn.equivariance_error(module, images, sesn.ScaleTranslation(1.0, ({stride:g}.0, {stride:g}.0)))",

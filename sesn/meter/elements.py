@@ -41,7 +41,7 @@ class Rotation(GroupElement):
     Example:
         >>> error = sesn.equivariance_error(nn.Identity(), torch.randn(2, 1, 32, 32), sesn.Rotation(30.0))
         >>> error.valid.tolist(), str(error.element)
-        ([0.0, 0.0], 'rotation 30 degrees')
+        ([0.0, 0.0], 'rotation by 30 degrees')
     """
 
     degrees: float
@@ -57,7 +57,7 @@ class Rotation(GroupElement):
     @property
     def named(self) -> tuple[str, str]:
         """Told in degrees."""
-        return "rotation", f"{self.degrees:.4g} degrees"
+        return "rotation by", f"{self.degrees:.4g} degrees"
 
     def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
         """Rotated about the centre."""

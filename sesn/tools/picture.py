@@ -80,7 +80,7 @@ def _draw_image(axes: Axes, shown: View) -> None:
     picture = shown.image.permute(1, 2, 0) if shown.image.shape[0] == 3 else shown.image[0]
     low, high = picture.min(), picture.max()
     axes.imshow(((picture - low) / (high - low).clamp_min(1e-12)).numpy(), cmap="gray", vmin=0, vmax=1)
-    _bare(axes, f"{COLUMNS[0]}, downscale {shown.result.downscale:.4g}")
+    _bare(axes, f"{COLUMNS[0]}, {shown.result.moved}")
 
 
 def _draw_maps(row: Sequence[Axes], shown: View) -> None:
