@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-#: Points of the quadrature beyond order + argument: there J_n has fallen below the rounding.
+#: Points of the quadrature beyond order + 1.5 x argument: there J_n has fallen below the rounding.
 BEYOND = 40
 #: Halvings of an interval of a few units down to the rounding.
 HALVINGS = 60
@@ -16,10 +16,10 @@ def bessel_j(order: int, x: np.ndarray) -> np.ndarray:
     """J_k at every x, to a few rounding errors of x.
 
     The mean of cos(k t - x sin t) over N equal steps of a turn is the sum of J_(k + mN)(x) over all whole m, of which
-    J_k alone is above the rounding if N is larger than k + |x| by some tens.
+    J_k alone is above the rounding if N is larger than k + 1.5 |x| by some tens.
     """
     x = np.asarray(x, dtype=np.float64)
-    steps = int(order + np.abs(x).max(initial=0.0)) + BEYOND
+    steps = int(order + 1.5 * np.abs(x).max(initial=0.0)) + BEYOND
     turn = 2 * np.pi * np.arange(steps) / steps
     found: np.ndarray = np.cos(order * turn - x[..., None] * np.sin(turn)).mean(-1)
     return found

@@ -70,8 +70,8 @@ def widened(module: nn.Module) -> nn.Module | None:
         if not isinstance(layer, Steerable) or not (reach := layer.basis.reach):
             return None
         scales = [(box // 2, sigma) for box, sigma in zip(layer.basis.boxes, layer.basis.grid, strict=True)]
-        # Within half a sigma nothing is cut off that the wider box would bring back.
-        if all(radius >= (reach - 0.5) * sigma for radius, sigma in scales):
+        # Within half a sigma, or a pixel, nothing is cut off that the wider box would bring back.
+        if all(radius >= min((reach - 0.5) * sigma, math.ceil(reach * sigma) - 1) for radius, sigma in scales):
             return None
         return _rebuilt(layer, 1, [max(r, math.ceil(reach * s)) for r, s in scales], layer.stride)
 
