@@ -9,6 +9,7 @@ from sesn import networks as networks
 from sesn import scales as scales
 from sesn import strategies as strategies
 from sesn import tools as tools
+from sesn.algorithms.resample import resampling_matrix as resampling_matrix
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b
@@ -54,7 +55,6 @@ from sesn.meter.diagnosis import diagnose as diagnose
 from sesn.meter.finding import Finding as Finding
 from sesn.meter.meter import Meter as Meter
 from sesn.meter.outputs import OutputOf as OutputOf
-from sesn.meter.resample import resampling_matrix as resampling_matrix
 from sesn.methods import Method as Method
 from sesn.methods import Source as Source
 from sesn.methods import build as build

@@ -15,8 +15,8 @@ from sesn._checks import floating, require
 from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, along_both, bands, whole
+from sesn.algorithms.resample import Canvas, Ends, Resampler, resampler_line, resampling_matrix
 from sesn.errors import WrongTypeError
-from sesn.meter.resample import Canvas, Ends, Resampler, resampler_line, resampling_matrix
 from sesn.scales import ScaleGrid
 
 

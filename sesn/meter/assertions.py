@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import require
+from sesn.algorithms.resample import Canvas, Ends, Resampler
 from sesn.meter.compare import Action, EquivarianceError, middle
 from sesn.meter.diagnosis import diagnose
 from sesn.meter.meter import Meter
 from sesn.meter.reading import Kind
-from sesn.meter.resample import Canvas, Ends, Resampler
 from sesn.scales import ScaleGrid
 
 #: What a module that is equivariant by construction reaches on a pixel grid, by what its output is. Pooling over space

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from sesn.algorithms import Axis
+from sesn.algorithms.resample import Ends, Resampler
 from sesn.algorithms.separable import make_passes
 from sesn.basis import Profile, ProfilePairs
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import rescale
 from sesn.meter.reading import SPATIAL, Reading, call
-from sesn.meter.resample import Ends, Resampler
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
 if TYPE_CHECKING:

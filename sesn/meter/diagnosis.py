@@ -14,12 +14,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sesn.algorithms.resample import Ends, Resampler
 from sesn.layers.project import PartneredProjection, ScaleProjection
 from sesn.meter.compare import Branches, EquivarianceError, compare, middle
 from sesn.meter.finding import Case, Finding
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, RejectedError, call, output_grid, read
-from sesn.meter.resample import Ends, Resampler
 from sesn.meter.suspects import geometric, in_the_layers, innocent, watching_spreads
 from sesn.scales import ScaleGrid
 

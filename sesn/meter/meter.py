@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import one_of
+from sesn.algorithms.resample import Canvas, Ends, Resampler, resampled_size, resampler_ends
 from sesn.errors import UsageError
 from sesn.meter import reading
 from sesn.meter.action import Element, ScaleTranslation, rescale, scale_of, shift_of, shifted
@@ -29,7 +30,6 @@ from sesn.meter.compare import (
 )
 from sesn.meter.extent import automatic_crop, background, output_crop, seen_by, spoiled_along
 from sesn.meter.reading import KINDS, Kind, Reading
-from sesn.meter.resample import Canvas, Ends, Resampler, resampled_size, resampler_ends
 from sesn.meter.stages import Recorded, Stage, recorded
 from sesn.scales import ScaleGrid
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from sesn._checks import complaint, positive, require
 from sesn._source import failed_line, is_our_bug, missing_package
 from sesn._torch import BATCH_NORM, DROPOUT, eager
+from sesn.algorithms.resample import resampled_size
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.outputs import OutputError, UndecidedError, listed, names, square_grid
 from sesn.meter.receptive import Receptive
-from sesn.meter.resample import resampled_size
 from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
 

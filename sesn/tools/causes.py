@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from sesn import Meter, ScaleProjection
+from sesn.algorithms.resample import Resampler, resampler_ends
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError, middle
 from sesn.meter.extent import seen_by, spoiled_by
 from sesn.meter.reading import SPATIAL, check_asked
-from sesn.meter.resample import Resampler, resampler_ends
 from sesn.meter.suspects import normalises_input, ordinary_convolutions
 from sesn.methods.method import scales_of
 from sesn.tools import surgery

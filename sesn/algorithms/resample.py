@@ -71,7 +71,7 @@ def resampling_matrix(
     Args:
         size: N, the samples of the signal.
         factor: s > 0; below 1 shrinks.
-        resampler: "lanczos3", "fourier", "bicubic" or "legacy", as the table in `sesn.meter.resample` says.
+        resampler: "lanczos3", "fourier", "bicubic" or "legacy", as the table in `sesn.algorithms.resample` says.
         ends: "zeros", "inside", "circular", "reflection", or "mean", which is "zeros" for a signal without its mean;
             the Fourier resampler is periodic whatever it says.
         offset: moves the sampling points by so many source pixels; it exists to study misregistration.
