@@ -13,7 +13,10 @@ from sesn.algorithms.resample import resampling_matrix as resampling_matrix
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b
+from sesn.basis import basis_bspline as basis_bspline
 from sesn.basis import basis_for as basis_for
+from sesn.basis import basis_fourier_bessel as basis_fourier_bessel
+from sesn.basis import basis_log_radial as basis_log_radial
 from sesn.conversion.convert import Conversion as Conversion
 from sesn.conversion.convert import convert as convert
 from sesn.conversion.plain import export_plain as export_plain

@@ -6,6 +6,7 @@ tell, numbers are asked: by how much rescaling changes what a norm divides by, a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from sesn._torch import BATCH_NORM, INSTANCE_NORM
-from sesn.basis import SMALLEST_RESOLVED_SIGMA
+from sesn.basis import SMALLEST_RESOLVED_SIGMA, Profile, SteerableBasis
 from sesn.errors import UsageError
 from sesn.meter.compare import middle
 from sesn.meter.elements import Rotation, Transform
@@ -214,16 +215,22 @@ def _norms(case: Case) -> Iterator[Finding]:
 def _steerable(case: Case) -> Iterator[Finding]:
     for basis in case.bases:
         widths = [box // 2 / sigma for box, sigma in zip(basis.boxes, basis.grid, strict=True)]
-        if min(widths) < ENOUGH_SIGMAS - 1e-9:
+        if min(widths) < _enough(basis) - 1e-9:
+            fades = basis.separable or basis.reach is None
             yield Finding(
                 "truncated windows",
                 f"half-windows of {min(widths):.2g} to {max(widths):.2g} sigma cut the functions off unevenly",
-                "Use window='wide' (4.5 sigma); with algorithm='auto' it costs little more",
-                f"sesn.basis_a(sesn.ScaleGrid({[round(sigma, 4) for sigma in basis.grid]}), 'wide', 3)",
+                "Use window='wide' (4.5 sigma); with algorithm='auto' it costs little more"
+                if fades
+                else f"Use window='wide' with radius={basis.reach:g}, which holds all of the functions",
+                f"sesn.basis_a(sesn.ScaleGrid({[round(sigma, 4) for sigma in basis.grid]}), 'wide', 3)"
+                if fades
+                else "",
             )
     products = [(basis.grid, basis.pairs) for basis in case.bases if basis.pairs is not None]
     for grid, pairs in products:
-        narrowest = grid.smallest / max(profile.divisor for profile in pairs.profiles)
+        gaussians = [profile for profile in pairs.profiles if isinstance(profile, Profile)]
+        narrowest = min((grid.smallest / profile.divisor for profile in gaussians), default=math.inf)
         if narrowest < SMALLEST_RESOLVED_SIGMA:
             yield Finding(
                 "undersampled functions",
@@ -231,6 +238,15 @@ def _steerable(case: Case) -> Iterator[Finding]:
                 f"Use a smallest (sub-)sigma of at least {SMALLEST_RESOLVED_SIGMA} pixels",
                 geometric(grid, smallest=grid.smallest * SMALLEST_RESOLVED_SIGMA / narrowest),
             )
+
+
+def _enough(basis: SteerableBasis) -> float:
+    """The sigmas that a half-window must have: for Gaussians and what is not known those of ENOUGH_SIGMAS."""
+    if basis.reach is None:
+        return ENOUGH_SIGMAS
+    if basis.separable:
+        return min(ENOUGH_SIGMAS, basis.reach)
+    return basis.reach - 1 / basis.grid.smallest  # within the last pixel they have vanished
 
 
 def geometric(grid: ScaleGrid, *, smallest: float | None = None, more: int = 0) -> str:
