@@ -37,18 +37,45 @@ class GroupElement:
         return " ".join(self.named)
 
     def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
-        """The maps moved, whose pixels are `stride` pixels of the image apart."""
+        """Move maps.
+
+        Args:
+            maps: [..., h, w].
+            resampler, ends, canvas: as in `sesn.Meter`.
+            stride: pixels of the image between neighbours.
+
+        Returns:
+            The maps moved.
+        """
         raise NotImplementedError
 
     def act_on_outputs(self, output: Tensor) -> Tensor | None:
-        """An output moved, whatever its kind; None if it is moved like an image or, without spatial axes, not."""
+        """Move an output, whatever its kind.
+
+        Args:
+            output: of a module.
+
+        Returns:
+            The output moved; None if it is moved like an image or, without spatial axes, not at all.
+        """
         return None
 
     def check(self, images: Tensor) -> None:
-        """Refuse images that it cannot act on."""
+        """Refuse images that it cannot act on.
+
+        Args:
+            images: [b, c, h, w].
+        """
 
     def hidden(self, canvas: Canvas) -> float:
-        """The part of the side, at each border, where the moved image shows no picture."""
+        """Tell the part of the side, at each border, where the moved image shows no picture.
+
+        Args:
+            canvas: "follow" or "keep".
+
+        Returns:
+            A number from 0 to 1/2.
+        """
         return 0.0
 
 
@@ -121,13 +148,27 @@ class ScaleTranslation(GroupElement):
         return "downscale", f"{1 / self.scale:.4g}" + (f", shift by {pixels}" if self.shift else "")
 
     def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
-        """Rescaled about the centre, and then shifted."""
+        """Rescale maps about the centre, and then shift them.
+
+        Args:
+            maps, resampler, ends, canvas, stride: as in `GroupElement.act`.
+
+        Returns:
+            The maps moved.
+        """
         small = rescale(maps, self.scale, resampler, ends, canvas=canvas)
         down, right = (pixels / stride for pixels in self.translation)
         return shifted(small, down, right, resampler, ends) if self.shift else small
 
     def hidden(self, canvas: Canvas) -> float:
-        """The background on a canvas that is kept."""
+        """Tell the part of the background on a canvas that is kept.
+
+        Args:
+            canvas: "follow" or "keep".
+
+        Returns:
+            A number from 0 to 1/2.
+        """
         return (1 - min(1.0, self.scale)) / 2 if canvas == "keep" else 0.0
 
 

@@ -60,16 +60,37 @@ class Rotation(GroupElement):
         return "rotation by", f"{self.degrees:.4g} degrees"
 
     def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
-        """Rotated about the centre."""
+        """Rotate maps about the centre.
+
+        Args:
+            maps, resampler, ends, canvas, stride: as in `GroupElement.act`.
+
+        Returns:
+            The maps moved.
+        """
         return rotate(maps, self.degrees, resampler, ends)
 
     def check(self, images: Tensor) -> None:
-        """Refuse images that are not square."""
+        """Refuse images that are not square.
+
+        Args:
+            images: [..., h, w].
+
+        Raises:
+            UsageError: they are not.
+        """
         shape = tuple(images.shape)
         require(shape[-2] == shape[-1], "images.shape", shape, "square to be rotated", "crop them first")
 
     def hidden(self, canvas: Canvas) -> float:
-        """Up to the largest square, with sides like the image's, that shows nothing from outside."""
+        """Tell the part up to the largest square, with sides like the image's, that shows nothing from outside.
+
+        Args:
+            canvas: "follow" or "keep".
+
+        Returns:
+            A number from 0 to 1/2.
+        """
         angle = math.radians(_split(self.degrees)[1])
         return (1 - 1 / (math.cos(angle) + abs(math.sin(angle)))) / 2
 
@@ -100,14 +121,14 @@ class Transform(GroupElement):
     """
 
     images: Callable[[Tensor], Tensor]
-    outputs: Callable[[Tensor], Tensor] = lambda output: output
+    outputs: Callable[[Tensor], Tensor] | None = None
     name: str = "transform"
 
     scale = 1.0
 
     def __post_init__(self) -> None:
-        for argument in ("images", "outputs"):
-            if not callable(function := getattr(self, argument)):
+        for argument, function in (("images", self.images), ("outputs", self.outputs)):
+            if not callable(function) and not (function is None and argument == "outputs"):
                 raise WrongTypeError(complaint(argument, function, "a function from a tensor to a tensor"))
 
     __str__ = GroupElement.__str__
@@ -118,11 +139,27 @@ class Transform(GroupElement):
         return "transform", self.name
 
     def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
-        """As the function for images says."""
+        """Move maps as the function for images says.
+
+        Args:
+            maps, resampler, ends, canvas, stride: as in `GroupElement.act`.
+
+        Returns:
+            The maps moved.
+        """
         return _tensor("images", self.images(maps.clone()))
 
     def act_on_outputs(self, output: Tensor) -> Tensor:
-        """As the function for outputs says."""
+        """Move an output as the function for outputs says.
+
+        Args:
+            output: of a module.
+
+        Returns:
+            The output moved.
+        """
+        if self.outputs is None:
+            return output
         return _tensor("outputs", self.outputs(output.clone())).to(torch.float64)
 
 
