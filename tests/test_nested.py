@@ -33,9 +33,9 @@ def waves(points: int, frequency: int) -> Tensor:
     return torch.exp(2j * math.pi * frequency * places)
 
 
-def amplitude(x: Tensor, k: int, l: int) -> Tensor:
+def amplitude(x: Tensor, k: int, m: int) -> Tensor:
     """The amplitude of one wave in x [..., h, w]."""
-    wave = torch.outer(waves(x.shape[-2], k), waves(x.shape[-1], l))
+    wave = torch.outer(waves(x.shape[-2], k), waves(x.shape[-1], m))
     return (x * wave.conj()).mean(dim=(-2, -1))
 
 
@@ -69,10 +69,8 @@ def at_size(spectrum: dict[Size, Tensor], size: Size, listed: list[Size], oversa
 def share(size: Size, wave: Size, listed: list[Size]) -> float:
     """How much a size holds of a wave: of its Nyquist frequency nothing if it is listed, else half along each axis."""
     at_the_edge = 0.0 if size in listed else 0.5
-    parts = [
-        1.0 if 2 * abs(k) < side else at_the_edge * (2 * abs(k) == side) for side, k in zip(size, wave, strict=True)
-    ]
-    return math.prod(parts)
+    beyond = [2 * abs(k) - side for side, k in zip(size, wave, strict=True)]
+    return math.prod(1.0 if excess < 0 else at_the_edge * (excess == 0) for excess in beyond)
 
 
 def unseen(wave: Size, size: Size, listed: list[Size]) -> bool:
@@ -216,7 +214,7 @@ def test_at_other_sizes_it_is_no_worse_than_the_band_limited_one(device, seed, s
 
 def test_any_pointwise_function_and_module_will_do():
     image = random_images(0, (2, 15, 15))
-    assert_same(NestedReLU([15], 1, torch.tanh)(image), image.tanh())
+    assert_same(NestedReLU([15], 1, nonlinearity=torch.tanh)(image), image.tanh())
     slope = NestedReLU([9, 15], nonlinearity=nn.PReLU(dtype=torch.float64))
     slope(image).sum().backward()
     assert [name for name, value in slope.named_parameters() if value.grad is not None] == ["nonlinearity.weight"]
@@ -290,7 +288,6 @@ def test_it_says_what_differs_from_the_defaults():
         (([(4, 8), (6, 6)],), UsageError, r"must be nested: \(4, 8\) does not fit into \(6, 6\)"),
         (([9], 0), UsageError, r"`oversample` \(=0\) must be at least 1"),
         (([9], 1.5), WrongTypeError, r"`oversample` \(=1.5\) must be a whole number"),
-        (([9], 2, "relu"), WrongTypeError, r"`nonlinearity` \(='relu'\) must be a function or module"),
     ],
 )
 def test_bad_arguments(arguments, error, words):
@@ -299,6 +296,8 @@ def test_bad_arguments(arguments, error, words):
 
 
 def test_bad_inputs():
+    with pytest.raises(WrongTypeError, match=r"`nonlinearity` \(='relu'\) must be a function or module"):
+        NestedReLU([4], nonlinearity="relu")
     with pytest.raises(UsageError, match=r"`x.shape` \(=\(3,\)\) must be \[..., h, w\]"):
         NestedReLU([4])(torch.zeros(3))
     with pytest.raises(WrongTypeError, match="floating-point"):

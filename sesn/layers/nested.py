@@ -177,9 +177,7 @@ def _nested(sizes: Iterable[int | Size]) -> tuple[Size, ...]:
         remedy = "such as [96, 68], or [(96, 128), (68, 91)]"
         raise WrongTypeError(_checks.complaint("sizes", sizes, "several sides, or pairs (h, w)", remedy))
     pairs = sorted({_checks.pair("sizes", size, 1) for size in sizes})
-    _checks.require(
-        bool(pairs), "sizes", sizes, "at least one size", "name the sides at which the layer is to be exact"
-    )
+    _checks.require(bool(pairs), "sizes", sizes, "at least one size", "name those that are to be exact")
     for smaller, larger in pairwise(pairs):
         rule = f"nested: {smaller} does not fit into {larger}"
         _checks.require(smaller[1] <= larger[1], "sizes", pairs, rule, "use pairs of one shape")
