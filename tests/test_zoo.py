@@ -59,10 +59,14 @@ def test_a_wide_field_passes_as_the_command_comes(depth: int) -> None:
 @pytest.mark.parametrize("weights", zoo.WEIGHTS)
 @pytest.mark.parametrize("name", zoo.ORDINARY)
 def test_it_fails_on_photographs_too(name: str, weights: str) -> None:
-    """They differ in contrast and texture, and are held against images that do not."""
+    """Scores at every tolerance, since photographs are held against images of the same contrast and texture.
+
+    Photographs are smooth, so that rescaling may change maps by less than a tenth of what such an image does.
+    """
     photographs, _ = image_set("embedded", 1, zoo.SIDE, zoo.SIDE, 8)
     for seed in range(3):
-        assert_fails(zoo.ordinary(name, weights, seed), photographs)
+        error = equivariance_error(zoo.ordinary(name, weights, seed), photographs, 1 / 2)
+        assert not error.passes(0.1 if error.kind == "invariant" else 0.01)
 
 
 def test_a_network_that_says_the_same_of_every_image_is_said_to() -> None:

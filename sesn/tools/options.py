@@ -68,7 +68,7 @@ ImageSet = Annotated[
         metavar="SET|DIR", help="1/f, 1/f2, white, embedded photographs, stl10 (harness), or a directory of pictures."
     ),
 ]
-#: What a network is judged on, unless others are asked for: photographs are a lenient test of scores.
+#: What a network is judged on, unless others are asked for: photographs are a lenient test.
 USUAL_IMAGES = "1/f"
 Mean = Annotated[
     str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -15,18 +15,17 @@ from torch import Tensor, nn
 from sesn import Finding, diagnose
 from sesn.meter.action import GroupElement
 from sesn.tools.check import Checked
-from sesn.tools.images import SPECTRA
 from sesn.tools.machine import machine_line
 
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
 #: A relative Delta beyond this is hardly better than chance.
 NEAR = 0.5
-#: Outputs without space, and what to know of them where images differ in contrast and texture.
-SCORES = ("scale", "invariant")
+#: Images that change much when they are rescaled, and what to know of all others.
+STRICT = ("1/f", "white")
 LENIENT = (
-    "Pictures are a lenient test of scores, since many networks' scores follow little but contrast and texture, which "
-    "differ between pictures: --images 1/f, the default, is the strict test."
+    "These images are a lenient test: an ordinary network may pass a loose tolerance on smooth images or pictures, and "
+    "fails on --images 1/f, the default."
 )
 #: Downscales side by side in one table: what fits into 80 columns.
 MOST_COLUMNS = 4
@@ -132,9 +131,9 @@ def _nearness(result: Checked) -> str:
     return f"{100 * relative:.2g} % of what unrelated images give"
 
 
-def leniency(images: str, results: Iterable[Checked]) -> list[str]:
-    """What to know of a verdict on scores that was reached on pictures; nothing of any other."""
-    return [LENIENT] if images not in SPECTRA and any(one.first.kind in SCORES for one in results) else []
+def leniency(images: str) -> list[str]:
+    """What to know of a verdict that was reached on smooth images; nothing of any other."""
+    return [] if images in STRICT else [LENIENT]
 
 
 def likely_causes(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> list[str]:

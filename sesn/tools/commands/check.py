@@ -85,7 +85,7 @@ def check(
             few = subject.images[: count or max(2, len(subject.images) // 2)]
             causes = [*map(in_options, likely_causes(build(0), few, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
-            for line in leniency(images, results):
+            for line in leniency(images):
                 console.print(line, highlight=False)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}

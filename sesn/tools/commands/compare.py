@@ -92,8 +92,7 @@ def compare(
         for words in [shown, sizes] if common else own:
             console.print(words, highlight=False)
         console.print(f"resampler {resampler}; in eval mode; {machine_line()}", highlight=False)
-        measured = (result for one in found for result in one.results)
-        for line in [*comparing.sentences(found, tolerance), *leniency(images, measured)]:
+        for line in [*comparing.sentences(found, tolerance), *leniency(images)]:
             console.print(line, highlight=False)
 
         def draw() -> Any:
