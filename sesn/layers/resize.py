@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn._torch import recording
+from sesn.algorithms.axis import plain_number
 from sesn.layers.each import each_map
 
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
@@ -95,9 +98,18 @@ class ScaleDownsample(nn.Module):
         _checks.real_tensor("field", field, "b c s h w")
         side, rule = min(field.shape[-2:]), f"at least {self.factor}, the factor"
         _checks.require(side >= self.factor, "input side", side, rule, "use a larger image or a smaller factor")
-        return each_map(
-            lambda maps: F.interpolate(maps, scale_factor=1 / self.factor, mode=self.mode, antialias=True), field
-        )
+        if field.requires_grad and recording():  # torch cannot record the gradient of its filter for any batch
+            down, across = (self._matrix(plain_number(side), field) for side in field.shape[-2:])
+            return down @ field @ across.t()
+        return each_map(lambda maps: self._sampled(maps, 1 / self.factor), field)
+
+    def _sampled(self, maps: Tensor, across: float) -> Tensor:
+        return F.interpolate(maps, scale_factor=(1 / self.factor, across), mode=self.mode, antialias=True)
+
+    def _matrix(self, side: int, like: Tensor) -> Tensor:
+        """What the filter does to columns of so many pixels: [pixels after, pixels before]."""
+        unit = torch.eye(side, dtype=like.dtype, device=like.device)
+        return self._sampled(unit[None, None], 1.0)[0, 0]
 
     def extra_repr(self) -> str:
         """The factor and the filter."""
