@@ -128,8 +128,8 @@ def test_inductor_compiles_a_network(algorithm: Any) -> None:
     agree(nn.Sequential(lift, sesn.BandlimitedReLU(), conv, sesn.ScaleProjection()), IMAGE, "inductor")
 
 
-#: Batches and sides in turn, and how often torch has compiled by then, with its default settings (at the second batch it
-#: leaves the batch open) and with dynamic=True. A batch of one is compiled by itself, and so are large ones if dense.
+#: Batches and sides in turn, and how often torch has compiled by then: with its default settings, which leave the batch
+#: open from the second on, and with dynamic=True. A batch of one is compiled by itself.
 TURNS = {
     (4, 9, 8): (1, 1),
     (5, 9, 8): (2, 1),

@@ -119,8 +119,7 @@ def convolution_cost(work: Work, functions: int, runs: int | None, box: int) -> 
 def dense_cost(work: Work, height: int, width: int) -> float:
     """An ordinary convolution with a kernel of these sides."""
     slowness = LARGE_BOX if max(height, width) >= LARGE_BOX_SIDE else SMALL_BOX
-    slowness *= max(1.0, VECTOR_CHANNELS / work.in_channels)
-    return work.pairs * work.outputs * height * width * slowness
+    return work.pairs * work.outputs * height * width * slowness * max(1.0, VECTOR_CHANNELS / work.in_channels)
 
 
 def spectral_cost(work: Work, row_taps: Taps, column_taps: Taps) -> float:

@@ -228,8 +228,8 @@ def pointwise(conv: nn.Conv2d) -> tuple[nn.Module, str, None]:
     """The same matrix at every scale; with groups or padding, which ScaleConv1x1 lacks, the convolution itself."""
     if conv.groups > 1 or conv.padding not in ("same", "valid", (0, 0)):
         return EachScale(conv), f"EachScale({type(conv).__name__})", None
-    options: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype, "bias": conv.bias is not None}
-    layer = ScaleConv1x1(conv.in_channels, conv.out_channels, stride=conv.stride, **options)
+    options: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype, "stride": conv.stride}
+    layer = ScaleConv1x1(conv.in_channels, conv.out_channels, bias=conv.bias is not None, **options)
     layer.weight = nn.Parameter(conv.weight.detach().flatten(1), conv.weight.requires_grad)
     if conv.bias is not None:
         layer.bias = nn.Parameter(conv.bias.detach(), conv.bias.requires_grad)

@@ -14,6 +14,7 @@ from sesn.algorithms.choose import Algorithm
 from sesn.basis import SteerableBasis
 from sesn.layers.fit import FittedConv
 from sesn.layers.steerable import Border, Sides, known_basis, pair_of, sides_of
+from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
 ScalePadding = Literal["zeros", "replicate", "truncate"]
@@ -177,7 +178,7 @@ def longer(field: Tensor, repeats: int) -> Tensor:
     return torch.cat([field, field[:, :, -1:].expand(-1, -1, repeats, -1, -1)], dim=2)
 
 
-class ScaleConv1x1(nn.Module):
+class ScaleConv1x1(TensorModule):
     """One matrix [c', c] applied at every scale and position of a field, with an optional spatial stride.
 
     Args:

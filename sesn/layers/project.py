@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn import _checks
 from sesn.algorithms.axis import plain_number
 from sesn.errors import WrongTypeError
+from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
 Reduce = Literal["max", "mean", "soft"]
@@ -23,7 +24,7 @@ Reduce = Literal["max", "mean", "soft"]
 SHARPNESS = 4.0
 
 
-class ScaleProjection(nn.Module):
+class ScaleProjection(TensorModule):
     """f(s, x) -> one value for all s: a field loses its scale axis and stays equivariant, up to the ends of the grid.
 
     Args:

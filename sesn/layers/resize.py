@@ -6,17 +6,18 @@ from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn import _checks
 from sesn._torch import recording
 from sesn.algorithms.axis import plain_number
 from sesn.layers.each import each_map
+from sesn.layers.typed import TensorModule
 
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 
 
-class ScaleUpsample(nn.Module):
+class ScaleUpsample(TensorModule):
     """More pixels at every scale: each map is interpolated by itself, as `nn.Upsample` does for images.
 
     On a field `nn.Upsample` would make more scales, too. A layer that comes next has `factor` times as many pixels for
@@ -59,7 +60,7 @@ class ScaleUpsample(nn.Module):
         return f"factor={self.factor}, mode={self.mode!r}"
 
 
-class ScaleDownsample(nn.Module):
+class ScaleDownsample(TensorModule):
     """Fewer pixels at every scale: a low-pass filter, then samples `factor` pixels apart, centred on the map.
 
     Without a filter frequencies that the coarser pixels cannot hold turn up as lower ones; which ones depends on the

@@ -33,6 +33,7 @@ from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.each import each_map
 from sesn.layers.store import Store
+from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
 #: A number for rows and columns alike, or one for each.
@@ -43,7 +44,7 @@ Border = Literal["zeros", "circular", "reflect", "replicate"]
 MIRRORS = ("reflect", "replicate")
 
 
-class SteerableConv(WithMeaning):
+class SteerableConv(WithMeaning, TensorModule):
     """A convolution with kernels sum_n w[o, i, n] psi_n; a subclass says which input scales an output scale sees.
 
     The samples of the basis are buffers that are not saved, in the dtype and on the device of the weight:
