@@ -31,6 +31,7 @@ from sesn.layers.drop import ScaleDropout as ScaleDropout
 from sesn.layers.each import EachScale as EachScale
 from sesn.layers.fit import Fitted as Fitted
 from sesn.layers.fit import complete_basis as complete_basis
+from sesn.layers.nested import NestedReLU as NestedReLU
 from sesn.layers.nonlinearity import BandlimitedReLU as BandlimitedReLU
 from sesn.layers.norm import ScaleBatchNorm as ScaleBatchNorm
 from sesn.layers.norm import ScaleGroupNorm as ScaleGroupNorm
