@@ -85,7 +85,9 @@ def consistency(
         >>> 0 <= sesn.consistency(network, torch.rand(4, 1, 32, 32), [0.5]).mean <= 1
         True
     """
-    rows, chances, kind = [], [], ""
+    rows: list[Tensor] = []
+    chances: list[Tensor] = []
+    kind = ""
     for found in _branches(module, images, factors, meter):
         crop, kind = _crop(found, meter), found.kind
         expected = _predicted(_cropped(found.moved, crop))
@@ -170,7 +172,9 @@ def _labels(labels: Tensor, scores: Tensor, crop: int) -> Tensor:
     rule = f"one class for each score, {tuple(side + 2 * crop if i else side for i, side in enumerate(shape))}"
     require(tuple(kept.shape) == shape, "labels.shape", tuple(labels.shape), rule)
     inside = not kept.is_floating_point() and int(kept.min()) >= 0 and int(kept.max()) < scores.shape[1]
-    require(inside, "labels", labels.unique().tolist()[:5], f"whole numbers from 0 to {scores.shape[1] - 1}")
+    require(
+        inside, "labels", sorted({*labels.flatten().tolist()})[:5], f"whole numbers from 0 to {scores.shape[1] - 1}"
+    )
     return kept.to(scores.device, torch.int64)
 
 
