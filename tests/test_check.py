@@ -4,48 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from check_sample import NETWORKS
+from check_sample import Check, runner, said
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 from sesn import Meter, ScaleGrid, assert_equivariant, diagnose, equivariance_error
-from sesn.tools.app import app
 from sesn.tools.arguments import parse_crop, parse_downscales, parse_grid, parse_input
 from sesn.tools.check import Checked, measure_batches
 from sesn.tools.images import image_set
 from sesn.tools.picture import view
 from sesn.tools.target import load_target
 
-Check = Callable[..., Any]
 TRIPLE = ScaleGrid.geometric(1.5, 2.0, 3)
 
 
 @pytest.fixture
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
-    """Run `sesn check networks.py:NAME` on small images in a folder of its own."""
-    (tmp_path / "networks.py").write_text(NETWORKS, encoding="utf-8")
-    (tmp_path / "neighbour.py").write_text("CHANNELS = 2\n", encoding="utf-8")
-    (tmp_path / "broken.py").write_text("import torch\nx = (\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-
-    def run(name: str, *options: str, **wanted: str) -> Any:
-        target = name if ":" in name or "." in name else f"networks.py:{name}"
-        settings = {"input": "1x64x64", "downscale": "2", "count": "3", **wanted}
-        words = [word for key, value in settings.items() for word in (f"--{key}", value)]
-        return CliRunner().invoke(app, ["check", target, *words, *options])
-
-    return run
-
-
-def said(result: Any) -> str:
-    """The output on one line: a terminal's width breaks sentences anywhere."""
-    return re.sub(r"\s+", " ", result.output)
+    return runner(tmp_path, monkeypatch)
 
 
 # --- known answers
@@ -110,38 +89,6 @@ def test_an_output_that_says_nothing_of_the_image_is_no_pass(check: Check, name:
     images, _ = image_set("embedded", 1, 64, 64, 3)
     with pytest.raises(AssertionError, match="it shows nothing"):
         assert_equivariant(load_target(f"networks.py:{name}").build(0), images, 1 / 2, tolerance=1e-2)
-
-
-def test_a_mean_of_images_without_one_is_said_to_show_nothing(check: Check) -> None:
-    """It is rounding: two roundings are as different as unrelated images, which is not to say no better than chance."""
-    for name in ("invariant_mean", "torch.nn:AdaptiveAvgPool2d"):
-        result = check(name, *(["--with", "output_size=1"] if ":" in name else []))
-        assert result.exit_code == 1
-        assert "the output is zero but for rounding: it shows nothing" in said(result)
-        assert "chance" not in said(result)
-
-
-@pytest.mark.parametrize(("images", "lenient"), [("embedded", True), ("1/f2", True), ("1/f", False), ("white", False)])
-def test_smooth_images_are_said_to_be_a_lenient_test(check: Check, images: str, lenient: bool) -> None:
-    assert ("These images are a lenient test" in said(check("invariant", images=images))) == lenient
-
-
-def test_the_downscale_that_is_proposed_is_taken(check: Check) -> None:
-    result = check("cnn", downscale="1000")
-    assert result.exit_code == 2
-    assert "--downscale (='1000') must be at most 21.3333, so that 3 pixels are left" in said(result)
-    [way_out] = re.findall(r"--downscale (\S+)", said(result).partition("run sesn")[2])
-    assert check("cnn", downscale=way_out).exit_code == 0
-
-
-def test_a_file_that_cannot_be_written_is_refused_before_measuring(check: Check) -> None:
-    def measure(*_: object, **__: object) -> None:
-        raise AssertionError("measured all the same")
-
-    for name in ("/proc/out.json", f"{'n' * 250}.json"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sesn.tools.check.check", measure)
-            assert f"error: cannot write {name}: " in said(check("cnn", "--json", name))
 
 
 def test_copies_of_one_image_are_held_against_another(check: Check) -> None:
