@@ -47,7 +47,7 @@ HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.
 PASSED_ON = "SESN_METHODS"
 #: The key of the plain network on each skeleton.
-PLAIN = {"mnist": CNN.key, "stl10": WRN.key}
+PLAIN = {"mnist": CNN.key, "stl10": WRN.key, "stir": CNN.key}
 #: The key of the plain network that times on MNIST-scale are compared with.
 REFERENCE = PLAIN["mnist"]
 

@@ -313,6 +313,17 @@ class Method:
         skeleton = self.networks.get(network)
         return skeleton.widths(recipe) if isinstance(skeleton, Skeleton) else ()
 
+    def designs(self, network: str) -> tuple[str, ...]:
+        """Tell the choices of kernels and nonlinearity that a network can be built with as its option `design`.
+
+        Args:
+            network: "mnist", "stl10" or "stir".
+
+        Returns:
+            Their names besides the usual one.
+        """
+        return tuple(getattr(self.networks.get(_known_network(network)), "designs", ()))
+
     def count(self, network: str, recipe: Recipe = "paper", **options: Any) -> ParameterCount:
         """Count the parameters of a network; nothing is computed for a skeleton.
 
