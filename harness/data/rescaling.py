@@ -37,7 +37,9 @@ def placed(picture: Picture, side: int, top: int, left: int) -> Picture:
     """The picture on an empty frame, its first pixel at (top, left); what lies outside the frame is cut off."""
     frame = np.zeros((side, side))
     height, width = picture.shape
-    rows, columns = (slice(max(0, -start), min(size, side - start)) for start, size in ((top, height), (left, width)))
+    rows, columns = (
+        slice(max(0, -start), max(0, min(size, side - start))) for start, size in ((top, height), (left, width))
+    )
     inside = picture[rows, columns]
     down, right = max(0, top), max(0, left)
     frame[down : down + inside.shape[0], right : right + inside.shape[1]] = inside

@@ -176,7 +176,7 @@ class Method:
         """Name it as the tables of one network do.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
 
         Returns:
             The printed name.
@@ -187,7 +187,7 @@ class Method:
         """Say why there is no such network.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
             recipe: "paper" or "released".
 
         Returns:
@@ -202,7 +202,7 @@ class Method:
         """Build a network with fresh weights.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
             recipe: "paper" or "released".
             options: see `sesn.build`.
 
@@ -304,7 +304,7 @@ class Method:
         """Tell the channels of a network's stages or groups.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
             recipe: "paper" or "released".
 
         Returns:
