@@ -9,10 +9,14 @@ from sesn import networks as networks
 from sesn import scales as scales
 from sesn import strategies as strategies
 from sesn import tools as tools
+from sesn.algorithms.resample import resampling_matrix as resampling_matrix
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b
+from sesn.basis import basis_bspline as basis_bspline
 from sesn.basis import basis_for as basis_for
+from sesn.basis import basis_fourier_bessel as basis_fourier_bessel
+from sesn.basis import basis_log_radial as basis_log_radial
 from sesn.conversion.convert import Conversion as Conversion
 from sesn.conversion.convert import convert as convert
 from sesn.conversion.plain import export_plain as export_plain
@@ -27,6 +31,7 @@ from sesn.layers.drop import ScaleDropout as ScaleDropout
 from sesn.layers.each import EachScale as EachScale
 from sesn.layers.fit import Fitted as Fitted
 from sesn.layers.fit import complete_basis as complete_basis
+from sesn.layers.nested import NestedReLU as NestedReLU
 from sesn.layers.nonlinearity import BandlimitedReLU as BandlimitedReLU
 from sesn.layers.norm import ScaleBatchNorm as ScaleBatchNorm
 from sesn.layers.norm import ScaleGroupNorm as ScaleGroupNorm
@@ -48,10 +53,12 @@ from sesn.meter.assertions import assert_equivariant as assert_equivariant
 from sesn.meter.assertions import equivariance_error as equivariance_error
 from sesn.meter.compare import EquivarianceError as EquivarianceError
 from sesn.meter.diagnosis import diagnose as diagnose
+from sesn.meter.elements import Rotation as Rotation
+from sesn.meter.elements import Transform as Transform
+from sesn.meter.elements import rotate as rotate
 from sesn.meter.finding import Finding as Finding
 from sesn.meter.meter import Meter as Meter
 from sesn.meter.outputs import OutputOf as OutputOf
-from sesn.meter.resample import resampling_matrix as resampling_matrix
 from sesn.methods import Method as Method
 from sesn.methods import Source as Source
 from sesn.methods import build as build

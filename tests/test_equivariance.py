@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import sesn
 from sesn import ScaleGrid, basis_a, equivariance_error, rescale
-from sesn.meter.resample import RESAMPLERS
+from sesn.algorithms.resample import RESAMPLERS
 from sesn.strategies import SEEDS, bases, images, networks, random_conv, random_images, random_lift, scale_grids
 
 SQRT_HALF = 0.5**0.5

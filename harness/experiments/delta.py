@@ -44,8 +44,8 @@ from harness.experiments.sweep_networks import (
 )
 from harness.records import Budget, Cell, Measurement, Scalar
 from sesn import EquivarianceError, Meter
+from sesn.algorithms.resample import resampled_size
 from sesn.errors import UsageError
-from sesn.meter.resample import resampled_size
 from sesn.methods import METHODS, Method, method
 from sesn.methods.method import CHANNELS, COLOURS
 from sesn.tools.images import image_set, image_sets
