@@ -11,6 +11,7 @@ from torch import nn
 
 from sesn.basis import SteerableBasis, basis_a, basis_b
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
+from sesn.layers.nested import NestedReLU
 from sesn.layers.nonlinearity import BandlimitedReLU
 from sesn.layers.pool import GlobalPool
 from sesn.layers.project import ScaleProjection
@@ -113,8 +114,14 @@ def wide(nonlinearity: Callable[[], nn.Module]) -> mnist.PartsOf:
     return parts
 
 
+#: Sides that an image of 64 pixels shrinks to by steps of the grid.
+STIR_SIDES = (64, 45, 32, 23, 16)
 #: Beside the published network, whose sigmas span a factor of two.
-STIR_DESIGNS = {"wide": wide(nn.ReLU), "wide-bandlimited": wide(BandlimitedReLU)}
+STIR_DESIGNS = {
+    "wide": wide(nn.ReLU),
+    "wide-bandlimited": wide(BandlimitedReLU),
+    "wide-nested": wide(partial(NestedReLU, STIR_SIDES)),
+}
 
 
 # STL-10

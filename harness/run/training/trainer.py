@@ -106,6 +106,10 @@ class Trainer:
         if self.best:
             self.network.load_state_dict(self.best)
 
+    def wrong(self, images: LabelledImages) -> Tensor:
+        """Which images the network gets wrong."""
+        return self.classes(images) != images.labels
+
     def classes(self, images: LabelledImages) -> Tensor:
         """The class that the network gives each image."""
         return predicted(self.network, images, self.job.data.batch, self.device)
@@ -174,7 +178,7 @@ class Trainer:
     def _validate(self) -> None:
         if self.job.data.validation is None:
             return
-        error = percentage(misread(self.network, self.job.data.validation, self.job.data.batch, self.device))
+        error = percentage(self.wrong(self.job.data.validation))
         earlier = self.diary.curves.setdefault("validation_error", [])
         if error < min(earlier, default=math.inf):
             self.diary.best_epoch = self.diary.epoch
