@@ -153,7 +153,7 @@ def draw_curves(points: Any) -> Drawing:
         axes.set_xscale("log", base=2)
         shown = [tick for tick in TICKS if family.tests[3][0] <= tick <= family.tests[3][-1]]
         axes.set_xticks(shown, [f"{tick:g}" for tick in shown], minor=False)
-        axes.set(xlabel=sentence(f"scale-in-{family.unit}"), ylabel="accuracy, %")
+        axes.set(xlabel=family.unit, ylabel="accuracy, %")
         axes.set_title(place_label(**place), fontsize=8)
     _legend(figure, points, lines=True)
     return Drawing(figure, tuple(hovers))
