@@ -208,7 +208,8 @@ NUMBERS = (
 
 def table(frame: Any) -> Table:
     """One line per series, the data sets one after the other."""
-    lines, rules = [], []
+    lines: list[tuple[TableEntry, ...]] = []
+    rules: list[int] = []
     for place, part in frame.groupby(PLACE, sort=False, observed=True):
         rules += [len(lines)] if lines else []
         for line in part.to_dict("records"):
