@@ -12,7 +12,10 @@ from sesn.tools.consoles import consoles
 
 def data(
     fetch: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Download a data set: mnist (12 MB) or stl10 (2.6 GB).")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Download a data set: mnist (12 MB), fashion-mnist (31 MB) or stl10 (2.6 GB)."
+        ),
     ] = None,
     data: options.Data = None,
 ) -> None:
