@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cmath
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,12 +15,23 @@ from measures import put
 from torch import Tensor, nn
 
 import sesn
+from harness.experiments.properties import translation_error
 from sesn import Meter
 from sesn.methods import METHODS
+from sesn.methods.fourier_layers import (
+    MODES,
+    FourierLayer,
+    NestedMaxPool,
+    ResampledMaxPool,
+    SpectralConv,
+    dirichlet_matrix,
+)
 from sesn.methods.riesz import RieszConv, riesz_multipliers
 from sesn.methods.scale_channels import MNIST_SCALES, ScaleChannelConv, ScaleChannelNet, magnification
 from sesn.strategies import SEEDS
 
+#: Relative squared error that float64 leaves of a layer that commutes, on white noise.
+CERTIFIED = 1e-27
 SIDES = st.integers(4, 24)
 
 
@@ -120,7 +133,69 @@ def test_riesz_transforms_see_no_mean_and_the_even_ones_add_up() -> None:
     assert riesz_multipliers(8, 8)[:, 4].abs().max() == 0
 
 
-@pytest.mark.parametrize("layer", [RieszConv(2, 3), ScaleChannelConv(2, 3, 5, (0.7, 1.0))], ids=["riesz", "channels"])
+def test_spectra_are_mixed_as_their_maps_would_be() -> None:
+    layer, image = RieszConv(2, 3).double(), noise(2, 2, 9, 12)
+    torch.testing.assert_close(layer(image), layer.mix(layer.transforms(image)))
+
+
+# Fourier layers
+
+
+def test_a_spectral_convolution_is_a_circular_convolution_with_a_kernel_on_five_points() -> None:
+    """With the DFT of a real kernel as its modes; by the definition, pixel by pixel."""
+    side, kernel, image = 11, noise(MODES, MODES), noise(1, 1, 11, 11, seed=1)
+    layer = SpectralConv(1, 1, side).double()
+    with torch.no_grad():
+        layer.modes[0, 0] = torch.view_as_real(torch.fft.fft2(kernel))
+        layer.skip[0, 0] = torch.tensor([0.5, 0.0])
+    shifted = [image.roll((y, x), (-2, -1)) * kernel[y, x] for y in range(MODES) for x in range(MODES)]
+    torch.testing.assert_close(layer(image), sum(shifted, 0.5 * image), rtol=1e-10, atol=1e-10)
+
+
+@given(grid=st.integers(MODES, 30), lowest=st.integers(-9, 0), highest=st.integers(0, 9))
+def test_the_dirichlet_matrix_is_the_closed_form(grid: int, lowest: int, highest: int) -> None:
+    found = torch.view_as_complex(dirichlet_matrix(torch.arange(lowest, highest + 1), grid))
+    for k, row in zip(range(lowest, highest + 1), found.tolist(), strict=True):
+        for n, value in enumerate(row):
+            x = 2 * math.pi * (k / grid - n / MODES)
+            if abs(math.sin(x / 2)) > 1e-6:
+                closed = cmath.exp(-1j * x * (MODES - 1) / 2) * math.sin(MODES * x / 2) / math.sin(x / 2) / MODES
+                assert abs(value - closed) < 1e-9
+
+
+@pytest.mark.parametrize("side", [67, 47, 33])
+@pytest.mark.parametrize("made", [lambda: FourierLayer(2, 3, 28), NestedMaxPool], ids=["layer", "pool"])
+def test_fourier_layers_commute_with_ideal_downscaling(made: Callable[[], nn.Module], side: int) -> None:
+    """To every odd size; of an even one the resampler keeps half of a frequency that the layer drops."""
+    torch.manual_seed(0)
+    module, meter = made().double().eval(), Meter(resampler="fourier", crop=0, kind="map")
+    pixels = 2 * side if isinstance(module, NestedMaxPool) else side  # pooling leaves half of them
+    size = 192 if isinstance(module, NestedMaxPool) else 96
+    error = meter.measure(module, noise(1, 2, size, size), pixels / size, context=False).valid
+    assert error.item() < CERTIFIED
+    plain = nn.Sequential(*list(module.children())[:1], nn.ReLU()) if pixels == side else nn.MaxPool2d(2)
+    broken = meter.measure(plain.double().eval(), noise(1, 2, size, size), pixels / size, context=False).valid
+    assert broken.item() > 1e20 * CERTIFIED
+
+
+def test_the_activation_of_fourier_layers_breaks_translations_and_the_convolution_does_not() -> None:
+    torch.manual_seed(0)
+    layer, image = FourierLayer(1, 2, 28).double().eval(), noise(1, 1, 96, 96)
+    convolution = layer[0]
+    assert translation_error(convolution, image, 1, 0, 0, "circular").item() < CERTIFIED
+    assert translation_error(layer, image, 1, 0, 0, "circular").item() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        pytest.param(RieszConv(2, 3), id="riesz"),
+        pytest.param(ScaleChannelConv(2, 3, 5, (0.7, 1.0)), id="channels"),
+        pytest.param(SpectralConv(2, 3, 7), id="spectral"),
+        pytest.param(NestedMaxPool(), id="pool"),
+        pytest.param(ResampledMaxPool(4), id="resampled"),
+    ],
+)
 def test_layers_compile_and_have_gradients(layer: nn.Module) -> None:
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     image = noise(1, 2, 12, 10).float()

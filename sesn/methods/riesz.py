@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
@@ -70,22 +72,28 @@ class RieszConv(BaselineLayer):
         self.mix = nn.Conv2d(inputs, self.out_channels, 1, bias=bias, device=device, dtype=dtype)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Transform and mix."""
+        """Transform and mix. Spectra are mixed, which is the same and takes fewer transforms back."""
         self._check_image(image, self.mix.weight)
-        mixed: Tensor = self.mix(self.transforms(image))
-        return mixed
+        spectra = torch.view_as_real(self._spectra(image))
+        mixed = F.conv2d(spectra.flatten(-2), self.mix.weight)
+        mixed = mixed.reshape(*mixed.shape[:-1], -1, 2)
+        maps: Tensor = torch.fft.irfft2(torch.view_as_complex(mixed), s=image.shape[-2:])
+        return maps if self.mix.bias is None else maps + self.mix.bias[:, None, None]
 
     def transforms(self, image: Tensor) -> Tensor:
         """The five transforms of each channel, [b, 5 c, h, w]."""
+        maps: Tensor = torch.fft.irfft2(self._spectra(image), s=image.shape[-2:])
+        return maps
+
+    def _spectra(self, image: Tensor) -> Tensor:
         h, w = image.shape[-2:]
-        pairs = self._store.constant((h, w), image, lambda: riesz_multipliers(h, w))
-        spectrum = torch.fft.rfft2(image).unsqueeze(2) * torch.view_as_complex(pairs)
-        maps: Tensor = torch.fft.irfft2(spectrum, s=(h, w))
-        return maps.flatten(1, 2)
+        pairs = self._store.constant((h, w), image, partial(riesz_multipliers, h, w))
+        spectra: Tensor = torch.fft.rfft2(image).unsqueeze(2) * torch.view_as_complex(pairs)
+        return spectra.flatten(1, 2)
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
-        """Nominal multiply-adds for a map of this shape: the mixtures, and one transform and five back."""
-        maps = shape[0] * self.in_channels * (1 + TRANSFORMS)
+        """Nominal multiply-adds for a map of this shape: the mixtures, and the transforms there and back."""
+        maps = shape[0] * (self.in_channels + self.out_channels)
         return super().multiply_adds(shape) + maps * transform_work(shape)
 
 
