@@ -268,7 +268,8 @@ def test_delta_is_measured_untrained_at_powers_of_two_and_at_the_end() -> None:
 @pytest.mark.parametrize("key", [row.key for row in methods_on("mnist")])
 def test_delta_of_every_methods_network_is_finite_and_disturbs_nothing(key: str) -> None:
     torch.manual_seed(0)
-    network = method(key).build("mnist", channels=(2, 2, 2)).eval()
+    # Wide enough for a rectifier to be open at the central pixel.
+    network = method(key).build("mnist", channels=(3, 4, 5)).eval()
     state, draws = {n: v.clone() for n, v in network.state_dict().items()}, torch.get_rng_state()
     found = probe()(network, 4)
     # A network that is not built on the skeleton has no trunk.
