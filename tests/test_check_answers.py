@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from check_sample import Check, runner, said
+from PIL import Image
+from typer.testing import CliRunner
+
+from sesn.tools.app import app
 
 
 @pytest.fixture
@@ -44,3 +49,32 @@ def test_a_file_that_cannot_be_written_is_refused_before_measuring(check: Check)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sesn.tools.check.check", measure)
             assert f"error: cannot write {name}: " in said(check("cnn", "--json", name))
+
+
+@pytest.mark.parametrize(("most", "taken"), [(1e12, 16), (2e6, 8), (1.0, 4)])
+def test_a_costly_network_is_measured_on_fewer_images(
+    check: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: float, taken: int
+) -> None:
+    """Operations are counted: the convolution has 2 x 2 x 49 x 32 x 32 for an image, 3.2 million for sixteen."""
+    check("cnn")
+    monkeypatch.setattr("sesn.tools.sizes.MOST_OPERATIONS", most)
+    words = ["--input", "1x32x32", "--downscale", "2", "--json", "out.json"]
+    result = CliRunner().invoke(app, ["check", "networks.py:cnn", *words])
+    assert result.exit_code == 0, result.output
+    assert len(json.loads((tmp_path / "out.json").read_text())["results"][0]["delta"][0]) == taken
+    assert (f"--count {taken} chosen for the network's" in said(result)) == (taken < 16)
+    assert "ordinary convolution" in said(result)
+
+
+def test_a_folder_with_fewer_pictures_than_a_costly_network_would_take_is_taken_whole(
+    check: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    check("cnn")
+    (tmp_path / "pictures").mkdir()
+    for place in range(3):
+        Image.effect_noise((40, 40), 50 + place).save(tmp_path / "pictures" / f"{place}.png")
+    monkeypatch.setattr("sesn.tools.sizes.MOST_OPERATIONS", 1.0)
+    words = ["--input", "1x32x32", "--downscale", "2", "--images", "pictures"]
+    result = CliRunner().invoke(app, ["check", "networks.py:cnn", *words])
+    assert result.exit_code == 0, result.output
+    assert "directory pictures, grey; 3 used" in said(result)

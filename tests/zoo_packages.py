@@ -36,7 +36,8 @@ NETWORKS = {
         "torchvision:deeplabv3_resnet50",
     ),
     "transformers": (
-        "transformers:DeiTModel --with num_hidden_layers=4",
+        "transformers:ViTModel",
+        "transformers:DeiTModel",
         "transformers:SegformerForSemanticSegmentation",
         "transformers:ConvNextModel",
         "transformers:CLIPVisionModel",
@@ -78,7 +79,7 @@ Networks of other packages with random weights, checked with the commands of the
 `nox -s zoo` runs them and writes this page. It fails on a traceback, on an answer of more than one line and on a
 command that takes more than {most} s of one processor. Where a command is answered with another one, that is run next,
 and the table has both. Every size, output and canvas that no command names was chosen for the network. The relative Δ
-is that of photographs at the larger downscale: 0 is equivariant, 1 no better than chance
+is that of `1/f` images at the larger downscale: 0 is equivariant, 1 no better than chance
 ([Checking your network](checking-your-network.md)).
 
 | network | package | after `sesn check` | read as | downscale | relative Δ | verdict or way out | seconds of CPU |
@@ -87,12 +88,11 @@ is that of photographs at the larger downscale: 0 is equivariant, 1 no better th
 
 
 TAIL = """
-`transformers:ViTModel` was tried and left out: with all of its twelve layers its tokens took 30 s of one processor,
-just over the limit. DeiT has four of its twelve layers; with all of them it took 31 s.
-Timm's mixer begins with a head of zeros, so
-there is nothing to judge in its scores. What cannot be measured is answered in one line: CLIPModel wants texts beside
-the images, SwinUNETR a package that the session does not install, HardNet its weights from the network unless it is
-told otherwise, and an escnn network a geometric tensor.
+Timm's mixer begins with a head of zeros, so there is nothing to judge in its scores. What cannot be measured is
+answered in one line: CLIPModel wants texts beside the images, SwinUNETR a package that the session does not install,
+HardNet its weights from the network unless it is told otherwise, and an escnn network a geometric tensor.
+
+Of networks with many operations fewer images are measured, and the line under the table of the command says so.
 
 Two things in the session differ from an ordinary installation. escnn is installed without py3nj, which needs a Fortran
 compiler, and with numpy 1.26, for which its lie_learn is built. Where torch is a build for the CPU, the operators of

@@ -81,9 +81,11 @@ def check(
         with subject.measuring():
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.elements, meter, draws, on_step)
-            # Of a costly network, few of few images.
-            few = subject.images[: count or max(2, len(subject.images) // 2)]
-            causes = [*map(in_options, likely_causes(build(0), few, results))]
+            # Of a costly network, for which fewer images were chosen, half of them and the worst result.
+            costly = context.params["count"] != count
+            few = subject.images[: len(subject.images) // 2] if costly else subject.images
+            worst = [max(results, key=lambda one: one.delta.median)] if costly else results
+            causes = [*map(in_options, likely_causes(build(0), few, worst))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
             for line in leniency(images):
                 console.print(line, highlight=False)
