@@ -62,7 +62,7 @@ class Branches:
         """By how much the rounding of the images changes Phi(f), where that is so small that it may be all there is."""
         output, eps = self.original.output, torch.finfo(like_module(self.module, self.images).dtype).eps
         sizes = [x.square().flatten(1).mean(1).cpu() for x in (output, self.images)]
-        if middle(sizes[0]) > (ROUNDINGS * eps) ** 2 * middle(sizes[1]):
+        if not 0 < middle(sizes[0]) <= (ROUNDINGS * eps) ** 2 * middle(sizes[1]):
             return 0.0
         again = call(self.module, self.images * (1 + 4 * eps))
         return middle(ratio_of(sums_of([(output, again)], output)))
