@@ -233,8 +233,7 @@ def test_wrong_images_are_refused_by_name(key: str, size: str, recipe: str) -> N
     network, good = thin(key, size, recipe), images(size)
     side = good.shape[-1]
     for axis in (2, 3) if size != "stir" else ():  # that network takes images of any size
-        shape = [side if a == axis else n for a, n in enumerate(good.shape)]
-        shape[axis] = side + 4
+        shape = [side + 4 if a == axis else n for a, n in enumerate(good.shape)]
         with complains(f"`image.shape[{axis}]` (={side + 4})", str(side)):
             network(torch.zeros(shape))
     with complains("`image.shape[1]` (=2)"):
