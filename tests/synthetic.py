@@ -18,7 +18,14 @@ PROVENANCE = {"code": "abc", "machine": "Synthetic CPU", "torch": "0.0", "device
 STARTED = "2026-01-01T00:00:00+00:00"
 SWEEP: dict[str, Any] = {"images": "stl10", "image_count": 3, "channels": 8}
 #: Settings that the window decides.
-KERNELS: dict[str, dict[str, Any]] = {"published": {"kernel_size": 13}, "wide": {"half_width": 4.5}}
+KERNELS: dict[str, dict[str, Any]] = {
+    "published": {"kernel_size": 13},
+    "wide": {"half_width": 4.5},
+    "periodic": {"half_width": 6.0, "padding_mode": "circular"},
+}
+#: Levels of the networks that only the depth sweep has.
+NESTED = {("published", "nested"): 6e-2, ("wide", "nested"): 4e-5, ("periodic", "linear"): 2e-13}
+NESTED |= {("periodic", "relu"): 6e-5, ("periodic", "bandlimited"): 2e-6, ("periodic", "nested"): 3e-12}
 
 
 def rows(cell: Cell, measurements: list[Measurement]) -> Iterator[Result]:
@@ -71,18 +78,18 @@ def _sweep() -> Iterator[tuple[str, str, int, float]]:
 
 
 def _depth(budget: Any, noise: Any) -> Iterator[Result]:
-    for window, nonlinearity, draw, level in _sweep():
-        settings = (
-            SWEEP
-            | KERNELS[window]
-            | {"window": window, "nonlinearity": nonlinearity, "side": 96, "scales": 5, "extent": 1}
-        )
-        found = []
-        for depth in (1, 2, 3, 5, 10, 20, 30, 40, 50):
-            at = {"depth": depth}
-            found += [Measurement("delta", _values(noise, min(1.2, level * depth)), at)]
-            found += [Measurement("floor", _values(noise, 1e-6 * depth), at)] if depth in (1, 50) else []
-        yield from rows(Cell("delta-depth", 1, budget, "", settings | {"layers": 50}, draw), found)
+    nested = [(*series, draw, level) for series, level in NESTED.items() for draw in range(2)]
+    for sweep, noises in ((_sweep(), noise), (nested, np.random.default_rng(1))):
+        for window, nonlinearity, draw, level in sweep:
+            settings = SWEEP | KERNELS[window] | {"window": window, "nonlinearity": nonlinearity}
+            settings |= {"side": 96, "scales": 5, "extent": 1, "layers": 50}
+            found = []
+            for depth in (1, 2, 3, 5, 10, 20, 30, 40, 50):
+                at = {"depth": depth}
+                found += [Measurement("delta", _values(noises, min(1.2, level * depth)), at)]
+                floor = 1e-6 * depth if window != "periodic" else 1e-10
+                found += [Measurement("floor", _values(noises, floor), at)] if depth in (1, 50) else []
+            yield from rows(Cell("delta-depth", 1, budget, "", settings, draw), found)
 
 
 def _downscale(budget: Any, noise: Any) -> Iterator[Result]:
