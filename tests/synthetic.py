@@ -41,7 +41,18 @@ def absent(cell: Cell, status: Any, reason: str) -> Iterator[Result]:
 def results(budget: str = "lite", seed: int = 0) -> Iterator[Result]:
     """Cells of every experiment."""
     noise = np.random.default_rng(seed)
-    for part in (_depth, _downscale, _interscale, _properties, _parameters, _times, _mnist, _stl10, _projections):
+    for part in (
+        _depth,
+        _downscale,
+        _interscale,
+        _properties,
+        _parameters,
+        _times,
+        _mnist,
+        _stl10,
+        _projections,
+        _generalisation,
+    ):
         yield from part(budget, noise)
 
 
@@ -217,6 +228,26 @@ def _stl10(budget: Any, noise: Any) -> Iterator[Result]:
                 yield from absent(cell, "failed", "out of memory: 10 % of <b>RAM</b>")
             else:
                 yield from rows(cell, [Measurement("test_error", (12.0 - 0.3 * place + float(noise.random()),))])
+
+
+def _generalisation(budget: Any, noise: Any) -> Iterator[Result]:
+    series = (("cnn", "published", False), ("cnn", "published", True), ("dss-vector", "published", False))
+    series += (("sesn-vector", "published", False), ("sesn-vector", "wide", False))
+    for family, scenario, scales in (("stir", "33-48", (17, 24, 40, 56, 64)), ("large-scale", "2", (0.5, 2.0, 8.0))):
+        middle = 40 if family == "stir" else 2
+        for place, (method, design, augmented) in enumerate(series):
+            for seed in range(2):
+                settings = {"data": "mnist", "recipe": "paper", "epochs": 5, "family": family, "scenario": scenario}
+                settings |= {"design": design, "augmented": augmented, "resolution": 64}
+                found = [Measurement("consistency", (40.0 + 8 * place,), {"pictures": 200})]
+                for scale in scales:
+                    away, at = abs(math.log2(scale / middle)), {"scale": float(scale), "trained": scale == middle}
+                    right = 94 - (30 - 6 * place) * away + float(noise.standard_normal())
+                    found += [Measurement("accuracy", (right,), {**at, "pictures": 200})]
+                    if away:
+                        level = 0.3 * away / (1 + place)
+                        found += [Measurement("delta", _values(noise, level), {**at, "of": "logits"})]
+                yield from rows(Cell("scale-generalisation", 1, budget, method, settings, seed), found)
 
 
 def _projections(budget: Any, noise: Any) -> Iterator[Result]:

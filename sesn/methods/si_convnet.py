@@ -17,7 +17,7 @@ from sesn.algorithms.axis import plain_number
 from sesn.methods._layer import KernelLayer, convolve_inside, corner_aligned, fitted, largest, resize
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, Goals, Method, Source
-from sesn.networks import Recipe, Regime, mnist, wrn
+from sesn.networks import Recipe, Regime, mnist, stir, wrn
 
 
 def rescaled_size(size: int, scale: float) -> int:
@@ -162,7 +162,11 @@ SI_CONVNET = Method(
     "SI-ConvNet",
     Source("Kanazawa et al. 2014, arXiv:1412.5104", "Input Rescaling"),
     "#AFCF33",
-    {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
+    {
+        "mnist": mnist.MNISTSkeleton(mnist_parts),
+        "stl10": wrn.WRNSkeleton(wrn_parts),
+        "stir": stir.STIRSkeleton(mnist_parts),
+    },
     at_step,
     resamples="input",
     representative=False,
