@@ -3,6 +3,7 @@
 from sesn.algorithms.axis import Axis as Axis
 from sesn.algorithms.banded import banded_matrix as banded_matrix
 from sesn.algorithms.choose import ALGORITHMS as ALGORITHMS
+from sesn.algorithms.choose import DEVICE_ALGORITHMS as DEVICE_ALGORITHMS
 from sesn.algorithms.choose import Cost as Cost
 from sesn.algorithms.choose import Work as Work
 from sesn.algorithms.choose import convolution_cost as convolution_cost
@@ -10,5 +11,6 @@ from sesn.algorithms.dense import compose_kernel as compose_kernel
 from sesn.algorithms.dense import dense_convolution as dense_convolution
 from sesn.algorithms.dense import padded_convolution as padded_convolution
 from sesn.algorithms.dense import plane_taps as plane_taps
+from sesn.algorithms.dense import scale_kernel as scale_kernel
 from sesn.algorithms.separable import separable_convolution as separable_convolution
 from sesn.algorithms.spectral import spectral_convolution as spectral_convolution

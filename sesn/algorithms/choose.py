@@ -31,8 +31,10 @@ from sesn.algorithms.separable import PLANE_PIXELS
 from sesn.algorithms.spectral import Taps, period
 
 Way = Literal["dense", "separable", "spectral"]
-Algorithm = Literal["auto", "dense", "separable", "spectral"]
+Algorithm = Literal["auto", "dense", "separable", "spectral", "fused"]
+#: Those that run on every device, and those that need a GPU.
 ALGORITHMS: tuple[Algorithm, ...] = ("auto", "dense", "separable", "spectral")
+DEVICE_ALGORITHMS: tuple[Algorithm, ...] = ("fused",)
 
 #: Weights of a multiply-add; 1 is about the machine's best rate.
 SMALL_BOX, LARGE_BOX, LARGE_BOX_SIDE = 1.1, 1.4, 9

@@ -14,7 +14,8 @@ from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.errors import WrongTypeError
 from sesn.layers.conv import ScaleConv, ScaleLift, longer
-from sesn.layers.steerable import SteerableConv, pair_of, side_by_side
+from sesn.layers.sides import pair_of
+from sesn.layers.steerable import SteerableConv, side_by_side
 
 
 def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:

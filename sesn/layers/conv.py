@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn.algorithms.choose import Algorithm
 from sesn.basis import SteerableBasis
-from sesn.layers.steerable import Border, Sides, SteerableConv, known_basis, pair_of, sides_of
+from sesn.layers.sides import Sides, pair_of, sides_of
+from sesn.layers.steerable import Border, SteerableConv, known_basis
 from sesn.scales import ScaleGrid
 
 ScalePadding = Literal["zeros", "replicate", "truncate"]

@@ -16,29 +16,38 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants, WithMeaning
-from sesn._torch import casting, recording
+from sesn._torch import casting, recording, transforming
 from sesn.algorithms import (
     ALGORITHMS,
+    DEVICE_ALGORITHMS,
     Axis,
     Work,
-    compose_kernel,
     convolution_cost,
     dense_convolution,
     plane_taps,
+    scale_kernel,
     separable_convolution,
     spectral_convolution,
 )
 from sesn.algorithms.choose import Algorithm
+from sesn.algorithms.fused import (
+    Geometry,
+    Tables,
+    checked_way,
+    fused_convolution,
+    fused_if_better,
+    make_tables,
+    terms_of,
+)
 from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passes
 from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.each import each_map
 from sesn.layers.fit import Fitted, fitted_weights, known_conv, large, padding_in
+from sesn.layers.sides import Sides, pair_of, pixels_of_padding, sides_of
 from sesn.layers.store import Store
 from sesn.scales import ScaleGrid
 
-#: A number for rows and columns alike, or one for each.
-Sides = int | tuple[int, int]
 #: What lies past the border of an image.
 Border = Literal["zeros", "circular", "reflect", "replicate"]
 #: Borders of the image's own pixels, which are put around it first.
@@ -80,16 +89,16 @@ class SteerableConv(WithMeaning):
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
         basis = self.basis = known_basis(basis)
         self.stride = sides_of(stride)
-        self.padding = _padding(padding, basis.kernel_size)
+        self.padding = pixels_of_padding(padding, basis.kernel_size)
         self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular", *MIRRORS))
         self.groups = _checks.whole("groups", groups, 1)
         for name in ("in_channels", "out_channels"):
             channels, rule = getattr(self, name), f"a multiple of groups (={groups})"
             _checks.require(channels % self.groups == 0, name, channels, rule)
-        self.algorithm = _checks.one_of("algorithm", algorithm, ALGORITHMS)
-        if algorithm == "separable" and not basis.separable:
+        self.algorithm = _checks.one_of("algorithm", algorithm, (*ALGORITHMS, *DEVICE_ALGORITHMS))
+        if algorithm in ("separable", "fused") and not basis.separable:
             raise UsageError(
-                f"`algorithm` (='separable') needs products of one-dimensional functions, which {basis!r} is not; "
+                f"`algorithm` (={algorithm!r}) needs products of one-dimensional functions, which {basis!r} is not; "
                 "use 'dense', 'spectral' or 'auto'"
             )
         _checks.float_dtype(dtype)
@@ -178,7 +187,8 @@ class SteerableConv(WithMeaning):
         """
         weight, basis = self.weight.cpu().double(), self.basis
         return [
-            _composed(weight, stop - start, basis.scale_functions(k)) for k, (start, stop) in enumerate(self._windows())
+            scale_kernel(_per_scale(weight), stop - start, basis.scale_functions(k))
+            for k, (start, stop) in enumerate(self._windows())
         ]
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
@@ -249,6 +259,12 @@ class SteerableConv(WithMeaning):
         key = "passes", scale, rows, columns
         return self._store.get(key, samples, lambda: make_passes(samples, pairs, rows, columns))
 
+    def _tables(self) -> Tables:
+        """The profiles of all scales, as the fused kernels look them up."""
+        samples, pairs = [self._samples(k) for k in range(len(self.basis.grid))], self.basis.pairs
+        assert pairs is not None  # as for the passes
+        return self._store.get("tables", samples[0], lambda: make_tables(samples, pairs))
+
     # The convolution
 
     def _check_field(self, field: Tensor, weight: Tensor) -> None:
@@ -269,19 +285,32 @@ class SteerableConv(WithMeaning):
             field, padding = _mirrored(field, padding, self.padding_mode), (0, 0)
         rows, columns = self._axes(field.shape[-2:], padding)
         ways = [self._algorithm_at(k, field, stop - start, rows, columns) for k, (start, stop) in enumerate(windows)]
-        tasks = [
-            ScaleTask(*windows[k], self._passes(k, rows, columns)) for k, way in enumerate(ways) if way == "separable"
-        ]
-        separable = separable_convolution(field, _per_scale(weight), self.bias, tasks) if tasks else None
-        if separable is not None and len(tasks) == len(windows):
-            return separable
-        done = iter(separable.unbind(2) if separable is not None else ())
+        together: dict[str, Tensor] = {
+            way: self._together(way, [k for k, each in enumerate(ways) if each == way], field, weight, rows, columns)
+            for way in ("separable", "fused")
+            if way in ways
+        }
+        if together and len(set(ways)) == 1:
+            return together[ways[0]]
+        done = {way: iter(maps.unbind(2)) for way, maps in together.items()}
         slices = field.unbind(2)
         maps = [
-            next(done) if way == "separable" else self._kernel_scale(way, k, slices[start:stop], weight, rows, columns)
+            next(done[way]) if way in done else self._kernel_scale(way, k, slices[start:stop], weight, rows, columns)
             for k, (way, (start, stop)) in enumerate(zip(ways, windows, strict=True))
         ]
         return torch.stack(maps, dim=2)
+
+    def _together(
+        self, way: str, scales: list[int], field: Tensor, weight: Tensor, rows: Axis, columns: Axis
+    ) -> Tensor:
+        """Several scales at once by the algorithms that take one-dimensional profiles."""
+        windows, weight = self._windows(), _per_scale(weight)
+        if way == "separable" or transforming():
+            tasks = [ScaleTask(*windows[k], self._passes(k, rows, columns)) for k in scales]
+            return separable_convolution(field, weight, self.bias, tasks)
+        terms = terms_of([windows[k] for k in scales], scales, self.basis.boxes)
+        sizes = self.groups, field.shape[2], len(scales), weight.shape[2]
+        return fused_convolution(field, weight, self.bias, self._tables(), Geometry(rows, columns, *sizes, terms))
 
     def _kernel_scale(
         self, way: str, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis
@@ -299,19 +328,19 @@ class SteerableConv(WithMeaning):
 
     def _algorithm_at(self, scale: int, field: Tensor, seen: int, rows: Axis, columns: Axis) -> str:
         if self.algorithm != "auto":
-            return self.algorithm
+            return checked_way(self.algorithm, field)
         runs = None if self.basis.pairs is None else len(column_runs(self.basis.pairs))
         # Of one group: all have the same work.
         channels = self.in_channels // self.groups * seen, self.out_channels // self.groups
         work = Work.on(field, *channels, rows, columns)
-        return convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper
+        return fused_if_better(convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper, field)
 
     def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
         """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""
         taps = self._taps(scale, rows, columns)
         if self.training or torch.is_grad_enabled() or casting(taps):
-            return _composed(weight, seen, taps)
-        return self._store.kernel((scale, taps.shape), weight, lambda: _composed(weight, seen, taps))
+            return scale_kernel(_per_scale(weight), seen, taps)
+        return self._store.kernel((scale, taps.shape), weight, lambda: scale_kernel(_per_scale(weight), seen, taps))
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
@@ -326,11 +355,6 @@ class SteerableConv(WithMeaning):
 def _per_scale(weight: Tensor) -> Tensor:
     """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
     return weight if weight.dim() == 4 else weight.unsqueeze(2)
-
-
-def _composed(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
-    """The kernel [o, seen i, y, x] of a scale that sees so many scales, from its functions [n, y, x]."""
-    return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
 
 
 def side_by_side(seen: Sequence[Tensor], groups: int) -> Tensor:
@@ -348,23 +372,6 @@ def _mirrored(field: Tensor, padding: tuple[int, int], mode: str) -> Tensor:
         rule = f"more than {pixels}, the padding, for padding_mode='reflect'"
         _checks.require(mode != "reflect" or side > pixels, "input side", side, rule, "use 'replicate'")
     return each_map(lambda maps: F.pad(maps, (across, across, down, down), mode), field)
-
-
-def pair_of(sides: Sides) -> tuple[int, int]:
-    """One number for rows and columns, or each its own."""
-    return (sides, sides) if isinstance(sides, int) else sides
-
-
-def sides_of(stride: Any, name: str = "stride", least: int = 1, remedy: str = "") -> Sides:
-    """The number for rows and columns alike, or both; checked."""
-    rows, columns = _checks.pair(name, stride, least, remedy)
-    return rows if rows == columns else (rows, columns)
-
-
-def _padding(padding: str | Sides, kernel_size: int) -> Sides:
-    if isinstance(padding, str):
-        return kernel_size // 2 if _checks.one_of("padding", padding, ("same", "valid")) == "same" else 0
-    return sides_of(padding, "padding", 0, "or use 'same' or 'valid'")
 
 
 def known_basis(basis: Any) -> SteerableBasis:

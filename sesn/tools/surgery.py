@@ -29,7 +29,7 @@ from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.algorithms.axis import PaddingMode
 from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
-from sesn.layers.steerable import Sides, pair_of
+from sesn.layers.sides import Sides, pair_of
 from sesn.meter.diagnosis import POINTWISE
 from sesn.meter.reading import like_module
 
