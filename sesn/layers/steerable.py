@@ -261,7 +261,7 @@ class SteerableConv(WithMeaning):
 
     def _tables(self) -> Tables:
         """The profiles of all scales, as the fused kernels look them up."""
-        samples, pairs = [self._samples(k) for k in range(len(self.basis.grid))], self.basis.pairs
+        samples, pairs = [self._samples(k) for k in range(len(self.grid))], self.basis.pairs
         assert pairs is not None  # as for the passes
         return self._store.get("tables", samples[0], lambda: make_tables(samples, pairs))
 
@@ -309,8 +309,8 @@ class SteerableConv(WithMeaning):
             tasks = [ScaleTask(*windows[k], self._passes(k, rows, columns)) for k in scales]
             return separable_convolution(field, weight, self.bias, tasks)
         terms = terms_of([windows[k] for k in scales], scales, self.basis.boxes)
-        sizes = self.groups, field.shape[2], len(scales), weight.shape[2]
-        return fused_convolution(field, weight, self.bias, self._tables(), Geometry(rows, columns, *sizes, terms))
+        geometry = Geometry(rows, columns, self.groups, field.shape[2], len(scales), weight.shape[2], terms)
+        return fused_convolution(field, weight, self.bias, self._tables(), geometry)
 
     def _kernel_scale(
         self, way: str, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis

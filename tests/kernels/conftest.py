@@ -21,3 +21,12 @@ def interpreter() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         quicken(patch)
         yield patch
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests of kernels found: registers, and bytes moved."""
+    reports = terminalreporter.getreports("passed")
+    lines = [line for report in reports for key, line in report.user_properties if key == "kernels"]
+    if lines:
+        terminalreporter.section("kernels")
+        terminalreporter.write_line("\n".join(sorted(lines)))

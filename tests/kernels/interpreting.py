@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import hypothesis.strategies as st
 import pytest
 import torch
 from triton.runtime import interpreter
 
-from sesn.algorithms.fused import launch
+from sesn.algorithms.fused import Geometry, launch, terms_of
+from sesn.layers.sides import pair_of
 
 
 def quicken(patch: pytest.MonkeyPatch) -> None:
@@ -60,3 +65,32 @@ class Counted:
             self.bytes[name] += found * size
             named += found
         self.bytes[f"other {kind}"] += (len(addresses) - named) * size
+
+
+@st.composite
+def tiles(draw: st.DrawFn) -> dict[str, Any]:
+    """Other tiles than those for GPUs, so that small maps have many, and windows several pieces."""
+    sides = st.sampled_from([64, 32, 16])
+    return {
+        "MIX_TILE": (draw(sides), draw(sides)),
+        "WEIGH_TILE": (draw(sides), draw(sides)),
+        "PIECE": draw(st.sampled_from([16, 4])),
+        "PROGRAMS": draw(st.sampled_from([1, 20])),
+    }
+
+
+@contextlib.contextmanager
+def tiled(sizes: dict[str, Any]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in sizes.items():
+            patch.setattr(launch, name, size)
+        yield
+
+
+def geometry_of(layer: Any, sides: Sequence[int]) -> Geometry:
+    """What a layer tells the kernels of fields with these sides."""
+    scales, windows = range(len(layer.grid)), layer._windows()
+    sources, neighbours = windows[-1][1], 1 if layer.weight.dim() == 3 else layer.weight.shape[2]
+    axes = layer._axes(sides, pair_of(layer.padding))
+    terms = terms_of(windows, scales, layer.basis.boxes)
+    return Geometry(*axes, layer.groups, sources, len(scales), neighbours, terms)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import hypothesis.strategies as st
@@ -15,40 +13,13 @@ from test_algorithms import assert_all_near, assert_near, gradient_case, gradien
 
 triton = pytest.importorskip("triton", reason="nox -s kernels installs Triton")
 
+from interpreting import geometry_of, tiled, tiles  # noqa: E402
+
 from sesn import ScaleConv, ScaleGrid, ScaleLift, basis_a, basis_b  # noqa: E402
-from sesn.algorithms import Axis  # noqa: E402
-from sesn.algorithms.fused import (  # noqa: E402
-    Geometry,
-    fused_convolution,
-    launch,
-    make_tables,
-    operators,
-    terms_of,
-    trust,
-)
+from sesn.algorithms.fused import fused_convolution, launch, operators, trust  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 EVERYTHING = ("field", "weight", "bias")
-
-
-@st.composite
-def tiles(draw: st.DrawFn) -> dict[str, Any]:
-    """Other tiles than those for GPUs, so that small maps have many, and windows several pieces."""
-    sides = st.sampled_from([64, 16, 8])
-    return {
-        "MIX_TILE": (draw(sides), draw(sides)),
-        "WEIGH_TILE": (draw(sides), draw(sides)),
-        "PIECE": draw(st.sampled_from([4, 16, 2])),
-        "PROGRAMS": draw(st.sampled_from([1, 30])),
-    }
-
-
-@contextlib.contextmanager
-def tiled(sizes: dict[str, Any]) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, size in sizes.items():
-            patch.setattr(launch, name, size)
-        yield
 
 
 @given(case=slow.cases(), sizes=tiles())
@@ -113,22 +84,12 @@ def test_equals_dense_with_every_option(drawn: tuple[Any, torch.Tensor], sizes: 
         assert_near(fused(field), dense(field), 1e-11)
 
 
-def low_level(basis: Any, sides: tuple[int, int], stride: int = 1, dtype: torch.dtype = torch.float64) -> Any:
-    """What a lift of two channels to three hands to `fused_convolution`, and the same layer by `dense`."""
-    scales = range(len(basis.grid))
-    axes = [Axis.of(size, basis.kernel_size, stride, basis.kernel_size // 2, False) for size in sides]
-    terms = terms_of([(0, 1)] * len(scales), scales, basis.boxes)
-    geometry = Geometry(*axes, 1, 1, len(scales), 1, terms)
-    layer = ScaleLift(2, 3, basis, stride=stride, algorithm="dense", dtype=dtype)
-    torch.nn.init.uniform_(layer.bias, -1, 1)
-    tables = make_tables([basis.scale_profiles(k).to(dtype) for k in scales], basis.pairs)
-    return layer, tables, geometry
-
-
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("project", [False, True])
 def test_the_epilogue_is_relu_and_the_maximum_over_scales(relu: bool, project: bool) -> None:
-    layer, tables, geometry = low_level(basis_a(ScaleGrid([0.9, 1.3, 2.0]), 9, 2), (9, 18))
+    layer = ScaleLift(2, 3, basis_a(ScaleGrid([0.9, 1.3, 2.0]), 9, 2), algorithm="dense", dtype=torch.float64)
+    torch.nn.init.uniform_(layer.bias, -1, 1)
+    geometry, tables = geometry_of(layer, (9, 18)), layer._tables()
     image = slow.uniform(1, 2, 2, 9, 18).requires_grad_()
     inputs = image, layer.weight, layer.bias
     expected = layer(image).relu() if relu else layer(image)
@@ -156,7 +117,8 @@ def second_order(function: Any, inputs: tuple[torch.Tensor, ...]) -> list[torch.
 
 
 def test_torch_finds_nothing_wrong_with_the_operators() -> None:
-    layer, tables, geometry = low_level(basis_a(ScaleGrid([0.9, 1.3]), 5, 2), (6, 5))
+    layer = ScaleLift(2, 3, basis_a(ScaleGrid([0.9, 1.3]), 5, 2), algorithm="dense", dtype=torch.float64)
+    geometry, tables = geometry_of(layer, (6, 5)), layer._tables()
     field = slow.uniform(1, 1, 2, 1, 6, 5).requires_grad_()
     weight = tables.packed(layer.weight.detach().unsqueeze(2)).requires_grad_()
     rest = tables.down, tables.across, geometry.encoded()

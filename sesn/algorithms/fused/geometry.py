@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -98,7 +97,6 @@ class Blocks:
     slots: tuple[int, ...]
 
 
-@cache
 def function_blocks(pairs: ProfilePairs) -> Blocks:
     """Few blocks with few products that no function needs: profiles stay together that functions multiply."""
     named = sorted(set(zip(pairs.rows, pairs.columns, strict=True)))

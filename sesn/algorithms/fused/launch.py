@@ -47,12 +47,15 @@ class Line(NamedTuple):
     wraps: int
 
 
-def tile_for(
-    p: int, q: int, channels: int, dtype: torch.dtype, size: tuple[int, int] = MIX_TILE, project: bool = False
-) -> Tile:
-    """The tile for blocks of p x q functions and so many output channels."""
+def mix_tile(p: int, q: int, channels: int, dtype: torch.dtype, project: bool = False) -> Tile:
+    """The tile of `mix` for blocks of p x q functions and so many output channels."""
     most = DOUBLE_OUTPUTS if dtype == torch.float64 else PROJECTED_OUTPUTS if project else OUTPUTS
-    return Tile(size[0] // p, size[1] // q, PIECE, min(most, max(16, 1 << (channels - 1).bit_length())))
+    return Tile(MIX_TILE[0] // p, MIX_TILE[1] // q, PIECE, min(most, max(16, 1 << (channels - 1).bit_length())))
+
+
+def weigh_tile(p: int, q: int, channels: int, dtype: torch.dtype) -> Tile:
+    """The tile of `weigh`."""
+    return mix_tile(p, q, channels, dtype)._replace(HEIGHT=WEIGH_TILE[0] // p, WIDTH=WEIGH_TILE[1] // q)
 
 
 def line_of(axis: Axis, radius: int, adjoint: bool) -> Line:
@@ -88,7 +91,7 @@ def mix(
     if not out.numel():
         return out, largest
     p, q = down.shape[2], across.shape[2]
-    tile = tile_for(p, q, outputs, field.dtype, MIX_TILE, project)
+    tile = mix_tile(p, q, outputs, field.dtype, project)
     tiles = -(-height // tile.HEIGHT), -(-width // tile.WIDTH)
     grid = field.shape[0] * tiles[0] * tiles[1], geometry.groups * -(-outputs // tile.OUTPUTS), out.shape[2]
     terms = geometry.terms
@@ -110,7 +113,7 @@ def weigh(field: Tensor, grad: Tensor, down: Tensor, across: Tensor, geometry: G
     lines, _ = _lines(geometry, down, False)
     inputs, outputs = field.shape[1] // geometry.groups, grad.shape[1] // geometry.groups
     blocks, p, q = down.shape[1], down.shape[2], across.shape[2]
-    tile = tile_for(p, q, outputs, field.dtype, WEIGH_TILE)
+    tile = weigh_tile(p, q, outputs, field.dtype)
     shape = grad.shape[1], inputs, geometry.neighbours, blocks * p * q
     down_tiles, across_tiles = -(-grad.shape[3] // tile.HEIGHT), -(-grad.shape[4] // tile.WIDTH)
     tiles = field.shape[0] * down_tiles * across_tiles
@@ -151,15 +154,18 @@ def _sum_type(field: Tensor) -> torch.dtype:
     return torch.float64 if field.dtype == torch.float64 else torch.float32
 
 
-def _options(field: Tensor) -> dict[str, Any]:
+def numerics(dtype: torch.dtype) -> dict[str, Any]:
     """How products are computed: as torch's convolutions may be, by ten bits of the factors; else by three such."""
     language = kernels().tl
-    options: dict[str, Any] = {"num_warps": WARPS, "num_stages": 1}
-    if torch.version.cuda is not None:
-        options["maxnreg"] = REGISTERS
-    if field.dtype == torch.float64:
-        return {**options, "SUM": language.float64, "PRECISION": "ieee"}
-    return {**options, "SUM": language.float32, "PRECISION": "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"}
+    if dtype == torch.float64:
+        return {"SUM": language.float64, "PRECISION": "ieee"}
+    return {"SUM": language.float32, "PRECISION": "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"}
+
+
+def _options(field: Tensor) -> dict[str, Any]:
+    """How a kernel is compiled for this tensor; the limit of registers is known to NVIDIA's compiler alone."""
+    limit = {"maxnreg": REGISTERS} if torch.version.cuda is not None else {}
+    return {**numerics(field.dtype), "num_warps": WARPS, "num_stages": 1, **limit}
 
 
 def _on(field: Tensor) -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from sesn.algorithms.fused.geometry import Geometry, function_blocks
-from sesn.algorithms.fused.launch import MIX_TILE, Line, line_of, tile_for
+from sesn.algorithms.fused.launch import Line, line_of, mix_tile
 from sesn.algorithms.separable import column_runs
 from sesn.basis import ProfilePairs
 
@@ -26,6 +26,8 @@ class Traffic(NamedTuple):
     profiles: int
     maps: int
     output: int
+    #: At least so many bytes would be moved if a cache answered whatever is asked twice.
+    least: int
 
     @property
     def moved(self) -> int:
@@ -65,7 +67,8 @@ def unfused_traffic(problem: Problem) -> Traffic:
     written = problem._replace(project=False).written
     # The maximum over the scales is one more pass: it reads all of them, and writes the largest.
     projected = written + problem.written if problem.project else 0
-    return Traffic(channels * rows.size * columns.size, weight, 0, channels * 2 * (lines + maps) + projected, written)
+    pixels, moved = channels * rows.size * columns.size, channels * 2 * (lines + maps) + projected
+    return Traffic(pixels, weight, 0, moved, written, pixels + weight + moved + written)
 
 
 def fused_traffic(problem: Problem) -> Traffic:
@@ -73,7 +76,7 @@ def fused_traffic(problem: Problem) -> Traffic:
     geometry, blocks = problem.geometry, function_blocks(problem.pairs)
     p, q, size = len(blocks.rows[0]), len(blocks.columns[0]), problem.dtype.itemsize
     inputs, outputs = problem.inputs // geometry.groups, problem.outputs // geometry.groups
-    tile = tile_for(p, q, outputs, problem.dtype, MIX_TILE, problem.project)
+    tile = mix_tile(p, q, outputs, problem.dtype, problem.project)
     taps = 2 * max(term.radius for term in geometry.terms) + 1
     programs = problem.batch * geometry.groups * -(-outputs // tile.OUTPUTS)
     pixels = entries = tiles = 0
@@ -85,7 +88,10 @@ def fused_traffic(problem: Problem) -> Traffic:
         tiles += down.tiles * across.tiles
     loops = inputs * len(blocks.rows) * size
     weight = problem.batch * problem.outputs * tiles * loops * p * q
-    return Traffic(programs * loops * pixels, weight, programs * loops * entries, 0, problem.written)
+    seen = problem.batch * problem.inputs * geometry.sources * geometry.rows.size * geometry.columns.size * size
+    weights = problem.outputs * inputs * geometry.neighbours * len(blocks.rows) * p * q * size
+    least = seen + weights + problem.written
+    return Traffic(programs * loops * pixels, weight, programs * loops * entries, 0, problem.written, least)
 
 
 class _Pieces(NamedTuple):
