@@ -11,6 +11,5 @@ from sesn.algorithms.dense import compose_kernel as compose_kernel
 from sesn.algorithms.dense import dense_convolution as dense_convolution
 from sesn.algorithms.dense import padded_convolution as padded_convolution
 from sesn.algorithms.dense import plane_taps as plane_taps
-from sesn.algorithms.dense import scale_kernel as scale_kernel
 from sesn.algorithms.separable import separable_convolution as separable_convolution
 from sesn.algorithms.spectral import spectral_convolution as spectral_convolution

@@ -51,11 +51,6 @@ def compose_kernel(weight: Tensor, taps: Tensor) -> Tensor:
     return (weight.reshape(o * i, n) @ taps.reshape(n, -1)).reshape(o, i, *taps.shape[-2:])
 
 
-def scale_kernel(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
-    """The kernel [o, seen i, y, x] of a scale that sees so many scales, from weights [o, i, k, n] and its functions."""
-    return compose_kernel(weight[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
-
-
 def dense_convolution(x: Tensor, kernel: Tensor, bias: Tensor | None, rows: Axis, columns: Axis) -> Tensor:
     """Correlate x [b, g i, h, w] with a kernel [o, i, y, x] centred on the axes' positions, and add the bias [o]."""
     stride = rows.stride, columns.stride

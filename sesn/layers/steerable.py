@@ -22,10 +22,10 @@ from sesn.algorithms import (
     DEVICE_ALGORITHMS,
     Axis,
     Work,
+    compose_kernel,
     convolution_cost,
     dense_convolution,
     plane_taps,
-    scale_kernel,
     separable_convolution,
     spectral_convolution,
 )
@@ -187,8 +187,7 @@ class SteerableConv(WithMeaning):
         """
         weight, basis = self.weight.cpu().double(), self.basis
         return [
-            scale_kernel(_per_scale(weight), stop - start, basis.scale_functions(k))
-            for k, (start, stop) in enumerate(self._windows())
+            _composed(weight, stop - start, basis.scale_functions(k)) for k, (start, stop) in enumerate(self._windows())
         ]
 
     def multiply_adds(self, shape: Sequence[int]) -> int:
@@ -339,8 +338,8 @@ class SteerableConv(WithMeaning):
         """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""
         taps = self._taps(scale, rows, columns)
         if self.training or torch.is_grad_enabled() or casting(taps):
-            return scale_kernel(_per_scale(weight), seen, taps)
-        return self._store.kernel((scale, taps.shape), weight, lambda: scale_kernel(_per_scale(weight), seen, taps))
+            return _composed(weight, seen, taps)
+        return self._store.kernel((scale, taps.shape), weight, lambda: _composed(weight, seen, taps))
 
     def extra_repr(self) -> str:
         """`in -> out` and what differs from the defaults."""
@@ -355,6 +354,11 @@ class SteerableConv(WithMeaning):
 def _per_scale(weight: Tensor) -> Tensor:
     """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
     return weight if weight.dim() == 4 else weight.unsqueeze(2)
+
+
+def _composed(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
+    """The kernel [o, seen i, y, x] of a scale that sees so many scales, from its functions [n, y, x]."""
+    return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
 
 
 def side_by_side(seen: Sequence[Tensor], groups: int) -> Tensor:

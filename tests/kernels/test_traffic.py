@@ -45,7 +45,6 @@ def test_the_count_is_that_of_the_kernels_own_loads(project: bool, case: slow.Ca
     found = counted.bytes
     profiles = found["down"] + found["across"]
     assert (found["field"], found["weight"], profiles, 0, found["other store"]) == expected[:5]
-    assert expected.least <= expected.moved
 
 
 class Moved(TorchDispatchMode):
@@ -82,8 +81,8 @@ def test_the_fused_kernel_moves_fewer_bytes(
     what = f"{channels:3} channels, {side:3} pixels, window {layer.kernel_size:2}, {'map' if project else 'field':5}"
     record_property(
         "kernels",
-        f"bytes, {what}: fused {fused.least / 1e6:6.1f} to {fused.moved / 1e6:6.1f} MB ({fused.profiles / 1e6:.0f} MB of "
-        f"profiles from cache), separate passes at least {unfused.moved / 1e6:6.1f} MB",
+        f"bytes, {what}: fused {fused.once / 1e6:6.1f} (each once) to {fused.moved / 1e6:6.1f} MB, and "
+        f"{fused.profiles / 1e6:4.0f} MB of profiles from cache; separate passes {unfused.moved / 1e6:6.1f} MB",
     )
     assert fused.moved < unfused.moved
 

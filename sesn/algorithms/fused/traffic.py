@@ -26,8 +26,8 @@ class Traffic(NamedTuple):
     profiles: int
     maps: int
     output: int
-    #: At least so many bytes would be moved if a cache answered whatever is asked twice.
-    least: int
+    #: What it would be if every tensor were moved once, because a cache answered all that is asked again.
+    once: int
 
     @property
     def moved(self) -> int:
@@ -90,8 +90,8 @@ def fused_traffic(problem: Problem) -> Traffic:
     weight = problem.batch * problem.outputs * tiles * loops * p * q
     seen = problem.batch * problem.inputs * geometry.sources * geometry.rows.size * geometry.columns.size * size
     weights = problem.outputs * inputs * geometry.neighbours * len(blocks.rows) * p * q * size
-    least = seen + weights + problem.written
-    return Traffic(programs * loops * pixels, weight, programs * loops * entries, 0, problem.written, least)
+    once = seen + weights + problem.written
+    return Traffic(programs * loops * pixels, weight, programs * loops * entries, 0, problem.written, once)
 
 
 class _Pieces(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sesn._torch import recording, uncast
 from sesn.algorithms.axis import Axis
-from sesn.algorithms.dense import dense_convolution, scale_kernel
+from sesn.algorithms.dense import compose_kernel, dense_convolution
 from sesn.algorithms.fused.available import installed, versions
 from sesn.algorithms.fused.convolution import fused_convolution
 from sesn.algorithms.fused.geometry import Geometry, make_tables, terms_of
@@ -99,8 +99,8 @@ class _Problem:
         field, weight, bias = (one.clone().requires_grad_() for one in self.inputs)
         maps = []
         for k, (start, stop) in enumerate(WINDOWS):
-            kernel = scale_kernel(weight, stop - start, self.basis.scale_functions(k))
-            seen = field[:, :, start:stop].transpose(1, 2).flatten(1, 2)
+            seen, lot = (one.flatten(1, 2) for one in (field[:, :, start:stop], weight[:, :, : stop - start]))
+            kernel = compose_kernel(lot, self.basis.scale_functions(k))
             maps.append(dense_convolution(seen, kernel, bias, self.rows, self.columns))
         return _with_gradients(torch.stack(maps, dim=2), [field, weight, bias])
 
