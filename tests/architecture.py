@@ -55,8 +55,10 @@ STAGE_IMPORTS = frozenset(
 #: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
 ASSEMBLING = frozenset(
     {"compare", "reference_error", "output_crop", "output_grid", "output_kind", "automatic_crop"}
-    | {"receptive_field_of", "spoiled_along", "read", "_sums", "_ratio"}
+    | {"receptive_field_of", "spoiled_along", "read", "sums_of", "ratio_of"}
 )
+#: The matrices that rescale, which layers and the meter share.
+RESAMPLERS = "sesn.algorithms.resample"
 #: Who may rescale all the same, which is not measuring: one makes images, the other says how an output moves.
 MAY_RESCALE = frozenset({"sesn.tools.images", "harness.experiments.properties"})
 
@@ -151,7 +153,7 @@ def assembling(node: ast.AST, module: str, package: str) -> Iterator[str]:
         return
     base = absolute(node, package)
     refused = ASSEMBLING if module in MAY_RESCALE else ASSEMBLING | {"rescale", "rescale_field", "resampling_matrix"}
-    if base == "sesn" or placed(base) == METER:
+    if base in ("sesn", RESAMPLERS) or placed(base) == METER:
         yield from (alias.name for alias in node.names if alias.name in refused)
     if base == METER:  # a module of it, whose names would be out of sight
         yield from (alias.name for alias in node.names if alias.name not in refused)

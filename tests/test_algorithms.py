@@ -15,7 +15,7 @@ from hypothesis import given
 import sesn.layers.steerable
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn.algorithms import Axis, banded, separable
-from sesn.meter.resample import resampler_line
+from sesn.algorithms.resample import resampler_line
 
 ALGORITHMS = ["dense", "separable", "spectral", "auto"]
 

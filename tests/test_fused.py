@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +138,18 @@ def test_bytes_of_one_tile_by_hand() -> None:
     assert unfused.maps == 2 * 3 * 4 * 2 * (2 * 256 + 4 * 256)
     assert unfused.field == fused.field
     assert unfused._replace(output=0).moved + fused.output == unfused.moved
+
+
+def test_the_bytes_that_the_page_tells() -> None:
+    basis = basis_a(ScaleGrid([1.5, 2.1, 3.0]), "wide", 3)
+    axis = Axis.of(96, basis.kernel_size, 1, basis.kernel_size // 2, False)
+    windows, scales = [(k, k + 1) for k in range(3)], range(3)
+    problem = Problem(8, 32, 32, Geometry(axis, axis, 1, 3, 3, 1, terms_of(windows, scales, basis.boxes)), basis.pairs)
+    fused, unfused = fused_traffic(problem), unfused_traffic(problem)
+    told = " ".join((Path(__file__).parents[1] / "docs" / "algorithms.md").read_text("utf-8").split())
+    bounds = f"{fused.once / 1e6:.0f} and {fused.moved / 1e6:.0f} MB"
+    assert f"window of {basis.kernel_size}, they are {bounds} for eight images" in told
+    assert f"separate passes move at least {unfused.moved / 1e6:.0f} MB" in told
 
 
 # The self-check

@@ -15,7 +15,7 @@ from periodic_pictures import pictures
 from PIL import Image
 
 from sesn import resampling_matrix, rescale, translate
-from sesn.meter.resample import ENDS, RESAMPLERS, resampler_line
+from sesn.algorithms.resample import ENDS, RESAMPLERS, resampler_line
 from sesn.strategies import factors, images, integer_factors, random_images
 
 REACH = {"lanczos3": 3, "bicubic": 2, "legacy": 2}

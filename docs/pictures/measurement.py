@@ -19,7 +19,7 @@ from picture_script import run
 from torch import Tensor, nn
 
 from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, equivariance_error, rescale
-from sesn.meter.resample import RESAMPLERS
+from sesn.algorithms.resample import RESAMPLERS
 from sesn.tools.drawing import STYLE
 from sesn.tools.machine import provenance
 from sesn.tools.photographs import NAME, photographs

@@ -1,4 +1,4 @@
-"""The same scale convolution computed several ways, and the chooser. All ways are exact."""
+"""The same scale convolution computed several ways, the chooser, and resampling as matrices. All ways are exact."""
 
 from sesn.algorithms.axis import Axis as Axis
 from sesn.algorithms.banded import banded_matrix as banded_matrix

@@ -6,9 +6,8 @@ Axes everywhere: b batch, c (i in, o out) channels, s scales from small to large
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -43,18 +42,19 @@ from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passe
 from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.each import each_map
-from sesn.layers.fit import Fitted, fitted_weights, known_conv, large, padding_in
-from sesn.layers.sides import Sides, pair_of, pixels_of_padding, sides_of
 from sesn.layers.store import Store
+from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
+#: A number for rows and columns alike, or one for each.
+Sides = int | tuple[int, int]
 #: What lies past the border of an image.
 Border = Literal["zeros", "circular", "reflect", "replicate"]
 #: Borders of the image's own pixels, which are put around it first.
 MIRRORS = ("reflect", "replicate")
 
 
-class SteerableConv(WithMeaning):
+class SteerableConv(WithMeaning, TensorModule):
     """A convolution with kernels sum_n w[o, i, n] psi_n; a subclass says which input scales an output scale sees.
 
     The samples of the basis are buffers that are not saved, in the dtype and on the device of the weight:
@@ -89,7 +89,7 @@ class SteerableConv(WithMeaning):
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
         basis = self.basis = known_basis(basis)
         self.stride = sides_of(stride)
-        self.padding = pixels_of_padding(padding, basis.kernel_size)
+        self.padding = _padding(padding, basis.kernel_size)
         self.padding_mode = _checks.one_of("padding_mode", padding_mode, ("zeros", "circular", *MIRRORS))
         self.groups = _checks.whole("groups", groups, 1)
         for name in ("in_channels", "out_channels"):
@@ -102,10 +102,11 @@ class SteerableConv(WithMeaning):
                 "use 'dense', 'spectral' or 'auto'"
             )
         _checks.float_dtype(dtype)
+        biased = _checks.flag("bias", bias)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = out_channels, in_channels // self.groups, *self._weight_tail()
         self.weight = nn.Parameter(torch.empty(shape, **options))
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if biased else None)
         self._store = Store()
         self._sample(self.weight)
         self.reset_parameters()
@@ -115,45 +116,6 @@ class SteerableConv(WithMeaning):
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-
-    @classmethod
-    def from_conv2d(cls, conv: nn.Conv2d, basis: SteerableBasis, *, reference: int = 0, **options: Any) -> Fitted[Self]:
-        """Make a layer whose kernels at one scale are those of an ordinary convolution, as far as the basis spans them.
-
-        The fit is by least squares. Stride, padding, bias, device and dtype are taken over, so that at the reference
-        scale the outputs are the convolution's, within the residual. A `complete_basis` leaves none.
-
-        Args:
-            conv: the convolution; its kernel is square and odd, and it has one group.
-            basis: the steerable functions and their scales.
-            reference: the index of the scale at which the kernels are fitted; 0 is the smallest.
-            options: other arguments of the layer, such as `algorithm`, or `interscale` of a ScaleConv, whose further
-                scales start with weights of zero.
-
-        Returns:
-            The layer and the relative residual, as a `Fitted`. A residual above 0.05 is warned about.
-
-        Raises:
-            UsageError: an argument breaks its rule.
-        """
-        conv, basis = known_conv(conv), known_basis(basis)
-        weight, residual = fitted_weights(conv, basis, reference)
-        like: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
-        place: dict[str, Any] = {"stride": conv.stride[0], "padding": padding_in(conv, basis)}
-        place["padding_mode"], place["bias"] = conv.padding_mode, conv.bias is not None
-        layer = cls(conv.in_channels, conv.out_channels, basis, **place, **like, **options)
-        with torch.no_grad():
-            _per_scale(layer.weight.zero_())[:, :, 0].copy_(weight)
-            if layer.bias is not None and conv.bias is not None:
-                layer.bias.copy_(conv.bias)
-        layer.weight.requires_grad_(conv.weight.requires_grad)
-        if large(residual):
-            warnings.warn(
-                f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
-                f"{reference}; use complete_basis, or more functions",
-                stacklevel=2,
-            )
-        return Fitted(layer.train(conv.training), residual)
 
     @property
     def grid(self) -> ScaleGrid:
@@ -303,7 +265,7 @@ class SteerableConv(WithMeaning):
         self, way: str, scales: list[int], field: Tensor, weight: Tensor, rows: Axis, columns: Axis
     ) -> Tensor:
         """Several scales at once by the algorithms that take one-dimensional profiles."""
-        windows, weight = self._windows(), _per_scale(weight)
+        windows, weight = self._windows(), per_scale(weight)
         if way == "separable" or transforming():
             tasks = [ScaleTask(*windows[k], self._passes(k, rows, columns)) for k in scales]
             return separable_convolution(field, weight, self.bias, tasks)
@@ -351,14 +313,14 @@ class SteerableConv(WithMeaning):
         return ", ".join(parts + [f"{name}={own[name]!r}" for name, value in defaults.items() if own[name] != value])
 
 
-def _per_scale(weight: Tensor) -> Tensor:
+def per_scale(weight: Tensor) -> Tensor:
     """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
     return weight if weight.dim() == 4 else weight.unsqueeze(2)
 
 
 def _composed(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
     """The kernel [o, seen i, y, x] of a scale that sees so many scales, from its functions [n, y, x]."""
-    return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
+    return compose_kernel(per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
 
 
 def side_by_side(seen: Sequence[Tensor], groups: int) -> Tensor:
@@ -376,6 +338,23 @@ def _mirrored(field: Tensor, padding: tuple[int, int], mode: str) -> Tensor:
         rule = f"more than {pixels}, the padding, for padding_mode='reflect'"
         _checks.require(mode != "reflect" or side > pixels, "input side", side, rule, "use 'replicate'")
     return each_map(lambda maps: F.pad(maps, (across, across, down, down), mode), field)
+
+
+def pair_of(sides: Sides) -> tuple[int, int]:
+    """One number for rows and columns, or each its own."""
+    return (sides, sides) if isinstance(sides, int) else sides
+
+
+def sides_of(stride: Any, name: str = "stride", least: int = 1, remedy: str = "") -> Sides:
+    """The number for rows and columns alike, or both; checked."""
+    rows, columns = _checks.pair(name, stride, least, remedy)
+    return rows if rows == columns else (rows, columns)
+
+
+def _padding(padding: str | Sides, kernel_size: int) -> Sides:
+    if isinstance(padding, str):
+        return kernel_size // 2 if _checks.one_of("padding", padding, ("same", "valid")) == "same" else 0
+    return sides_of(padding, "padding", 0, "or use 'same' or 'valid'")
 
 
 def known_basis(basis: Any) -> SteerableBasis:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from sesn.algorithms import Axis
 from sesn.basis import SteerableBasis
-from sesn.layers.sides import Sides, pair_of
-from sesn.layers.steerable import SteerableConv
+from sesn.layers.steerable import Sides, SteerableConv, pair_of
 
 
 class ScaleConvTranspose(SteerableConv):

@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from sesn.algorithms import Axis
-from sesn.algorithms.separable import make_passes
-from sesn.basis import Profile, ProfilePairs
+from sesn._checks import positive, require
 from sesn.errors import UsageError, WrongTypeError
-from sesn.meter.action import rescale
-from sesn.meter.reading import SPATIAL, Reading, call
-from sesn.meter.resample import Ends, Resampler
+from sesn.meter.action import GroupElement, ScaleTranslation
+from sesn.meter.reading import SPATIAL, Reading, call, like_module
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
 if TYPE_CHECKING:
@@ -30,14 +27,12 @@ if TYPE_CHECKING:
 Action = Callable[[Tensor, float], Tensor]
 #: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
 ROUNDING_ENERGY = 1e-24
+#: An output may be nothing but rounding where it is no larger than so many times that of the image.
+ROUNDINGS = 1e3
 #: Where unrelated images differ by no more than this, as rounding in float32 does, the output does not depend on them.
 INDEPENDENT = 1e-12
 #: Delta itself shows something only where they differ by more than this; they usually do by about 1 to 2.
 HARDLY = 0.1
-#: The lift that shows the probe's floor: the narrower of the two widths compared, and half its window in sigmas.
-SIGMA = 1.5
-HALF_WIDTH = 6.0
-_ORDERS = [(Profile(row), Profile(column)) for column in range(3) for row in range(3)]
 
 
 @dataclass(frozen=True)
@@ -52,13 +47,25 @@ class Branches:
     moved: Tensor  # L_s Phi(f) before the scale axis shifts; scale channels without a partner may be zero
     kind: str
     grid: ScaleGrid | None  # None without a scale axis
-    factor: float
-    shift: float = 0  # the most pixels by which the images were translated
+    element: GroupElement  # what was done to the images
 
-    def others(self) -> Tensor:
-        """Phi(L_s f) of another image in place of each: the next one or, where that is the same image, noise."""
-        alone = images_alone(self.images)
-        return others(self.direct, alone, call(self.module, unrelated_to(self.small)) if bool(alone.any()) else None)
+    @property
+    def factor(self) -> float:
+        """The factor s."""
+        return self.element.scale
+
+    def unrelated(self) -> Tensor:
+        """Phi of an unrelated image in place of each L_s f: one of the same spectrum."""
+        return call(self.module, scrambled(self.small))
+
+    def rounding(self) -> float:
+        """By how much the rounding of the images changes Phi(f), where that is so small that it may be all there is."""
+        output, eps = self.original.output, torch.finfo(like_module(self.module, self.images).dtype).eps
+        sizes = [x.square().flatten(1).mean(1).cpu() for x in (output, self.images)]
+        if middle(sizes[0]) > (ROUNDINGS * eps) ** 2 * middle(sizes[1]):
+            return 0.0
+        again = call(self.module, self.images * (1 + 4 * eps))
+        return middle(ratio_of(sums_of([(output, again)], output)))
 
     def pooled(self) -> Branches:
         """Their means over space, which stay as they are when images are moved."""
@@ -67,26 +74,20 @@ class Branches:
         return replace(self, original=original, moved=means, direct=self.direct.mean((-2, -1)), kind=kind)
 
 
-def images_alone(images: Tensor) -> Tensor:
-    """Which images are the same as the next one."""
-    return (images == images.roll(-1, 0)).flatten(1).all(1)
+def scrambled(images: Tensor) -> Tensor:
+    """Images of the same spectrum that show something else: the phase of every frequency is drawn anew.
 
-
-def others(direct: Tensor, alone: Tensor, noise: Tensor | None) -> Tensor:
-    """Outputs of the next image in place of each, and of noise for those that are alone."""
-    following = direct.roll(-1, 0)
-    if noise is None:
-        return following
-    return torch.where(alone.to(direct.device).reshape(-1, *[1] * (direct.dim() - 1)), noise, following)
-
-
-def unrelated_to(images: Tensor) -> Tensor:
-    """Noise of the same mean and spread as each image: what has nothing to do with it."""
-    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu")
-    pixels = images.flatten(1)
-    mean, spread = pixels.mean(1), pixels.std(1)
-    spread = torch.where(spread > 0, spread, mean.abs().clamp_min(1.0))  # of an image of one colour
-    return noise.to(images) * spread[:, None, None, None] + mean[:, None, None, None]
+    Mean, contrast and texture stay as they are, and so do colours, since all channels of an image turn by the same
+    phases. They are the same for every image, so that what is found for one does not depend on the others. An image of
+    one colour has no phases: noise takes its place.
+    """
+    drawn = torch.Generator().manual_seed(0)
+    noise = torch.randn(images.shape[-2:], generator=drawn, dtype=torch.float64, device="cpu").to(images)
+    phases = torch.fft.fft2(noise).sgn()
+    phases[..., 0, 0] = 1
+    turned: Tensor = torch.fft.ifft2(torch.fft.fft2(images) * phases).real
+    flat = (images == images[..., :1, :1]).flatten(1).all(1)[:, None, None, None]
+    return torch.where(flat, images + noise * images.abs().clamp_min(1.0), turned)
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,12 @@ class EquivarianceError:
         uncropped: `valid` with the border counted; equal to it without a crop.
         centred: `valid` with the spatial mean of every channel removed from both branches (NaN without spatial axes).
         floor: Delta of a reference lift on the same images, resampler and crop: what the probe itself contributes.
-        ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image, or of noise if that is the same image; None where
-            two outputs were compared that had no other.
+        ceiling: L_s Phi(f) against Phi of an unrelated image, which has the spectrum of L_s f and other phases; None
+            where it was not measured.
         ceiling_centred: `ceiling` without the channels' means, as in `centred`.
         energy: the mean square of L_s Phi(f) over the valid channels.
+        largest: the largest difference |L_s Phi(f) - Phi(L_s f)| of any number in the valid channels.
+        span: the range of L_s Phi(f) over the valid channels, its largest number less its smallest.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
         residual: how far ln(factor) is from the grid; above 0.02 the partners are only the nearest ones.
@@ -112,6 +115,8 @@ class EquivarianceError:
         by_scale: Delta of each pair, [pairs, images].
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
         measured: layers that do not say how far they look; the crop was chosen by gradients because of them.
+        rounding: by how much the rounding of the images changes an output that is very small; 0 for any other.
+        element: what was done to the images: a scaling, a shift, a rotation or a pair of functions.
         meter: how it was measured; None where two outputs were compared that no meter made.
 
     Example:
@@ -128,6 +133,8 @@ class EquivarianceError:
     ceiling: Tensor | None
     ceiling_centred: Tensor | None
     energy: Tensor
+    largest: Tensor
+    span: Tensor
     lost: int
     factor: float
     residual: float
@@ -136,7 +143,9 @@ class EquivarianceError:
     pairs: tuple[tuple[int, int], ...]
     by_scale: Tensor
     border: Tensor
+    element: GroupElement
     measured: tuple[str, ...] = ()
+    rounding: float = 0.0
     meter: Meter | None = None
 
     @property
@@ -148,6 +157,44 @@ class EquivarianceError:
         """
         plain = self.valid / _chance(self.ceiling)
         return torch.maximum(plain, self.centred / _chance(self.ceiling_centred)) if self.kind in SPATIAL else plain
+
+    @property
+    def decibels(self) -> Tensor:
+        """Delta as a ratio of signal to error in decibels, -10 log10 Delta: more is better, and 0 dB is a Delta of 1.
+
+        A Delta of 1e-5 is 50 dB, 6 % are 12.2 dB. Infinite where Delta is 0.
+        """
+        return -10 * self.valid.log10()
+
+    def psnr(self, value_range: float | None = None) -> Tensor:
+        """Give the peak signal-to-noise ratio of an output that is an image, 20 log10(range) - 10 log10 MSE.
+
+        MSE is the mean square of L_s Phi(f) - Phi(L_s f) over channels and what the crop leaves.
+
+        Args:
+            value_range: the range of the image's values: 1 for values in 0..1, 2 for values in -1..1; by default each
+                output's own (`span`).
+
+        Returns:
+            Decibels, one number per image.
+
+        Raises:
+            UsageError: the range is not positive, or the output is no image [b, c, h, w].
+        """
+        given = value_range is None or positive(value_range)
+        require(given, "value_range", value_range, "a positive number", "for example 2 for -1..1")
+        if self.kind != "map":
+            raise UsageError(
+                f"PSNR is defined for images [b, c, h, w], and the output is read as {self.kind!r}; decibels give the "
+                "ratio of signal to error of any output"
+            )
+        peak = self.span if value_range is None else torch.full_like(self.span, value_range)
+        return 20 * peak.log10() - 10 * (self.valid * self.energy).log10()
+
+    @property
+    def psnr_of_map(self) -> Tensor | None:
+        """`psnr` by the output's own range; None if the output is no map."""
+        return self.psnr() if self.kind == "map" else None
 
     @property
     def at_floor(self) -> bool:
@@ -168,6 +215,8 @@ class EquivarianceError:
             The reason; an empty text if it shows something.
         """
         unrelated = _chance(self.ceiling)
+        if self.rounding > HARDLY:
+            return "the output is zero but for rounding"
         if self.kind in SPATIAL and math.isnan(middle(self.centred)):
             return "the output is constant over space"
         if unrelated <= INDEPENDENT:
@@ -200,6 +249,11 @@ class EquivarianceError:
         return middle(self.judged(absolute=absolute)) <= tolerance and not self.empty(absolute=absolute)
 
     @property
+    def rescaled(self) -> bool:
+        """Whether sizes were changed: otherwise images were shifted, rotated or moved by a pair of functions."""
+        return isinstance(self.element, ScaleTranslation) and not self.element.shift
+
+    @property
     def on_grid(self) -> bool:
         """Whether the factor is a step of the grid; otherwise the nearest partners were compared."""
         return bool(self.pairs) and self.residual <= ON_GRID_TOLERANCE
@@ -226,20 +280,14 @@ def moved_channels(move: Callable[[Tensor], Tensor], output: Tensor, grid: Scale
 
 
 def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Tensor | None = None) -> EquivarianceError:
-    """Delta of the two outputs; `others` are direct outputs of other images, by default of the next in the batch."""
+    """Delta of the two outputs; `others` are direct outputs of unrelated images, without which there is no ceiling."""
     moved, direct, grid, factor = found.moved, found.direct, found.grid, found.factor
     if moved.shape != direct.shape:
-        raise UsageError(
-            f"the module gives {tuple(direct.shape)} for the rescaled images, but its output rescaled by {factor:.4g} "
-            f"is {tuple(moved.shape)}: its spatial size does not follow the image's. Use sizes that the module's "
-            "stride divides before and after rescaling, or give `kind=` or `action=` if the output is no map"
-        )
+        raise UsageError(_other_shape(found))
     # An output without a scale axis is one channel that partners itself.
     match, scales = (None, 1) if grid is None else (grid.match(factor), len(grid))
     pairs = ((0, 0),) if match is None else match.pairs
     valid = [i for i, pair in enumerate(pairs) if max(pair) < scales - spoiled]
-    if others is None and len(direct) > 1:
-        others = direct.roll(-1, 0)
 
     def channels(against: Tensor, cut: int) -> list[tuple[Tensor, Tensor]]:
         inside = (..., slice(cut, -cut), slice(cut, -cut)) if cut else ...
@@ -248,7 +296,7 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         return [(moved[:, :, j][inside], against[:, :, k][inside]) for k, j in pairs]
 
     inside, unrelated = channels(direct, crop), None if others is None else channels(others, crop)
-    sums, whole_sums = _sums(inside, moved), _sums(channels(direct, 0), moved)
+    sums, whole_sums = sums_of(inside, moved), sums_of(channels(direct, 0), moved)
     nothing = torch.full((len(moved),), math.nan, dtype=torch.float64, device="cpu")
     numbers = inside[0][0][0].numel() if inside else 0
 
@@ -256,15 +304,18 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         spatial = found.kind in SPATIAL
         return _centred([either[i] for i in valid], sums[1, valid].sum(0)) if spatial else nothing
 
+    kept = [inside[i] for i in valid]
     return EquivarianceError(
-        valid=_ratio(sums[:, valid]),
-        all=_ratio(sums),
-        uncropped=_ratio(whole_sums[:, valid]),
+        valid=ratio_of(sums[:, valid]),
+        all=ratio_of(sums),
+        uncropped=ratio_of(whole_sums[:, valid]),
         centred=without_means(inside),
         floor=floor,
-        ceiling=None if unrelated is None else _ratio(_sums(unrelated, moved)[:, valid]),
+        ceiling=None if unrelated is None else ratio_of(sums_of(unrelated, moved)[:, valid]),
         ceiling_centred=None if unrelated is None else without_means(unrelated),
         energy=(sums[1, valid] / numbers).mean(0),
+        largest=_over([(moved - direct).abs() for moved, direct in kept], nothing),
+        span=_over([moved for moved, _ in kept], nothing) + _over([-moved for moved, _ in kept], nothing),
         lost=scales - len(valid) if grid is not None else 0,
         factor=float(factor),
         residual=match.residual if match is not None else 0.0,
@@ -272,11 +323,33 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         kind=found.kind,
         pairs=pairs,
         by_scale=sums[0] / sums[1],
-        border=_ratio((whole_sums - sums)[:, valid]) if crop else nothing,
+        border=ratio_of((whole_sums - sums)[:, valid]) if crop else nothing,
+        element=found.element,
     )
 
 
-def _sums(channels: list[tuple[Tensor, Tensor]], like: Tensor) -> Tensor:
+def _other_shape(found: Branches) -> str:
+    """Why two outputs of different shapes cannot be compared."""
+    direct, moved, element = tuple(found.direct.shape), tuple(found.moved.shape), found.element
+    if not isinstance(element, ScaleTranslation):
+        return (
+            f"the module gives {direct} for the images after the {element}, but its output after it is {moved}: the "
+            "two cannot be compared. Give images of another size, or an action on outputs that keeps their shape"
+        )
+    return (
+        f"the module gives {direct} for the rescaled images, but its output rescaled by {found.factor:.4g} "
+        f"is {moved}: its spatial size does not follow the image's. Use sizes that the module's "
+        "stride divides before and after rescaling, or give `kind=` or `action=` if the output is no map"
+    )
+
+
+def _over(channels: list[Tensor], nothing: Tensor) -> Tensor:
+    """The largest number in any of the channels."""
+    found = [one.flatten(1).amax(1).cpu() for one in channels if one.numel()]
+    return torch.stack(found).amax(0) if found else nothing
+
+
+def sums_of(channels: list[tuple[Tensor, Tensor]], like: Tensor) -> Tensor:
     """Sums of squares of the difference and of L_s Phi(f), [2, channels, images]."""
     if not channels:
         return torch.zeros(2, 0, len(like), dtype=torch.float64, device="cpu")
@@ -284,44 +357,17 @@ def _sums(channels: list[tuple[Tensor, Tensor]], like: Tensor) -> Tensor:
     return torch.stack([torch.stack(column) for column in zip(*terms, strict=True)])
 
 
-def _ratio(sums: Tensor) -> Tensor:
+def ratio_of(sums: Tensor) -> Tensor:
     """Ratio of sums, not mean of ratios: a dead channel must not count as an error. NaN where there is no signal."""
     return sums[0].sum(0) / sums[1].sum(0)
 
 
 def _centred(channels: list[tuple[Tensor, Tensor]], energy: Tensor) -> Tensor:
     """Delta without the channels' means; NaN where nothing but rounding is left of the signal then."""
-    sums = _sums(
+    sums = sums_of(
         [(a - a.mean((-2, -1), keepdim=True), b - b.mean((-2, -1), keepdim=True)) for a, b in channels], energy
     )
-    return torch.where(sums[1].sum(0) <= ROUNDING_ENERGY * energy, math.nan, _ratio(sums))
-
-
-def reference_error(images: Tensor, factor: float, resampler: Resampler, ends: Ends, crop: int) -> Tensor:
-    """The probe's own floor: Delta of a lift so well sampled that only the resampler and rounding are left.
-
-    Per image, of the nine type-A functions at sigma 1.5 against 1.5/s (1.5 s against 1.5 when enlarging). `crop` pixels
-    at each border do not count, nor, unless images are periodic, those that the reference itself sees the border from:
-    what a network does there is its own, and not the probe's. At most a quarter of the side is left out.
-    """
-    direct_sigma, original_sigma = (SIGMA, SIGMA / factor) if factor <= 1 else (SIGMA * factor, SIGMA)
-    moved = rescale(_responses(images, original_sigma, ends), factor, resampler, ends)
-    direct = _responses(rescale(images, factor, resampler, ends), direct_sigma, ends)
-    own = 0 if ends == "circular" else math.ceil(HALF_WIDTH * direct_sigma) + 3
-    crop = min(max(crop, own), min(direct.shape[-2:]) // 4)
-    if crop:
-        moved, direct = (x[..., crop:-crop, crop:-crop] for x in (moved, direct))
-    return _ratio(_sums([(moved, direct)], moved))
-
-
-def _responses(images: Tensor, sigma: float, ends: Ends) -> Tensor:
-    """Of functions that have norm 1 at the narrower width, as in a basis."""
-    radius = math.ceil(HALF_WIDTH * sigma)
-    pairs = ProfilePairs.of(_ORDERS)
-    norms = [float(profile.sample(SIGMA, math.ceil(HALF_WIDTH * SIGMA)).norm()) for profile in pairs.profiles]
-    sampled = [profile.sample(sigma, radius) / norm for profile, norm in zip(pairs.profiles, norms, strict=True)]
-    axes = [Axis.of(side, 2 * radius + 1, 1, radius, ends == "circular") for side in images.shape[-2:]]
-    return make_passes(torch.stack(sampled).to(images), pairs, *axes).responses(images)
+    return torch.where(sums[1].sum(0) <= ROUNDING_ENERGY * energy, math.nan, ratio_of(sums))
 
 
 def _chance(ceiling: Tensor | None) -> float:

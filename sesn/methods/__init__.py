@@ -20,11 +20,14 @@ from sesn.errors import UsageError
 from sesn.methods import outside
 from sesn.methods.cnn import CNN, WRN
 from sesn.methods.dss import DSS_SCALAR, DSS_VECTOR
+from sesn.methods.fourier_layers import FOURIER_LAYERS
 from sesn.methods.harmonic import HARM_WRN
 from sesn.methods.method import Method as Method
 from sesn.methods.method import Source as Source
 from sesn.methods.method import scales_of as scales_of
 from sesn.methods.method import vector_angles as vector_angles
+from sesn.methods.riesz import RIESZ
+from sesn.methods.scale_channels import FOV_AVG, FOV_MAX
 from sesn.methods.sevf import SEVF_SCALAR, SEVF_VECTOR
 from sesn.methods.si_convnet import SI_CONVNET
 from sesn.methods.sicnn import SICNN_SCALAR, SICNN_VECTOR
@@ -36,18 +39,20 @@ from sesn.networks import Recipe
 _ROWS = (
     *(CNN, WRN, SICNN_SCALAR, SICNN_VECTOR, SI_CONVNET, SEVF_SCALAR, SEVF_VECTOR, DSS_SCALAR, DSS_VECTOR, SS_CNN),
     *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
+    # Those that appeared after the paper.
+    *(FOV_AVG, FOV_MAX, RIESZ, FOURIER_LAYERS),
 )
 
-#: Every method by its key, in the order of the paper's tables.
+#: Every method by its key, in the order of the paper's tables; those that appeared later stand at the end.
 METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
 #: The colours of methods that have none of their own: apart from those of the table and from each other.
-SPARE_COLOURS = ("#F00084", "#3C1848", "#000084", "#D80CF0", "#9C0078", "#00FC6C", "#78849C", "#B49CFC")
+SPARE_COLOURS = ("#000064", "#FF1098", "#D808F0", "#B01860", "#B0A0FF", "#A0F810", "#E8F0B8", "#D0F0F8")
 #: Where the methods from outside came from, by key; FILE.py:NAME in full for those of files.
 HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.
 PASSED_ON = "SESN_METHODS"
 #: The key of the plain network on each skeleton.
-PLAIN = {"mnist": CNN.key, "stl10": WRN.key}
+PLAIN = {"mnist": CNN.key, "stl10": WRN.key, "stir": CNN.key}
 #: The key of the plain network that times on MNIST-scale are compared with.
 REFERENCE = PLAIN["mnist"]
 
@@ -113,18 +118,20 @@ def build(
     in_channels: int | None = None,
     **options: Any,
 ) -> nn.Module:
-    """A network of the paper with fresh weights.
+    """A network of the paper, or of the scale-generalisation benchmark STIR, with fresh weights.
 
     Args:
         key: a key of `list_methods()`.
-        network: "mnist" or "stl10".
+        network: "mnist", "stl10" or "stir".
         recipe: "paper" follows the paper's text, "released" its authors' code.
         num_classes: how many scores it returns, 10 by default.
-        in_channels: of the images; by default 1 on "mnist" and 3 on "stl10".
-        options: of "mnist" resolution (28 or 56), augmented and channels; of "stl10" depth, width and resolution.
+        in_channels: of the images; by default 3 on "stl10" and 1 on the others.
+        options: of "mnist" resolution (28 or 56), augmented and channels; of "stl10" depth, width and resolution; of
+            "stir" channels and design, which for "sesn-vector" may be "wide": kernels over a factor of four in scale.
 
     Returns:
-        A module from images [b, in_channels, 28, 28] or [b, in_channels, 96, 96] to scores [b, num_classes].
+        A module from images [b, in_channels, 28, 28], [b, in_channels, 96, 96] or, on "stir", of any size to scores
+        [b, num_classes].
 
     Raises:
         UsageError: for an unknown name, which is answered with the names and the nearest, and for a network that the
@@ -141,10 +148,10 @@ def build(
 
 
 def list_methods(network: str | None = None) -> list[str]:
-    """List the methods, in the order of the paper's tables.
+    """List the methods, in the order of the paper's tables; those that appeared later come last.
 
     Args:
-        network: "mnist" or "stl10" for those that have this network; all by default.
+        network: "mnist", "stl10" or "stir" for those that have this network; all by default.
 
     Returns:
         Their keys.

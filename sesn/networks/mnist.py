@@ -116,7 +116,7 @@ class MNISTScaleNet(nn.Module):
         self.num_classes = _checks.whole("num_classes", num_classes, 1)
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.channels = _three(parts.channels if channels is None else channels)
-        self.upsample = _upsampling(regime)
+        self.upsample = upsampling(regime)
         self.stages = nn.Sequential(*_stages(parts, (self.in_channels, *self.channels), regime.resolution))
         self.projection = parts.projection()
         self.head = nn.Sequential(
@@ -132,19 +132,14 @@ class MNISTScaleNet(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Scores of the classes."""
-        _checks.real_tensor("image", image, "b c h w")
-        _checks.extent("image", image, 1, self.in_channels, "network's in_channels", OTHER_CHANNELS)
-        for axis in (2, 3):
-            remedy = "give the image itself: a network at 56 upsamples it"
-            _checks.extent("image", image, axis, SIDE, "side of an MNIST image", remedy)
+        check_image(image, self.in_channels)
         features: Tensor = self.projection(self.stages(self.upsample(image)))
         scores: Tensor = self.head(features.flatten(1))
         return scores
 
     def extra_repr(self) -> str:
         """`in -> out` and the regime."""
-        shapes = f"{self.in_channels}x{SIDE}x{SIDE} -> {self.num_classes}"
-        return f"{shapes}, resolution={self.regime.resolution}, recipe={self.regime.recipe!r}"
+        return shown(self.in_channels, self.num_classes, self.regime)
 
 
 def _three(channels: Three) -> Three:
@@ -154,7 +149,23 @@ def _three(channels: Three) -> Three:
     return a, b, c
 
 
-def _upsampling(regime: Regime) -> nn.Module:
+def shown(in_channels: int, num_classes: int, regime: Regime) -> str:
+    """`in -> out` and the regime, for a network's repr."""
+    shapes = f"{in_channels}x{SIDE}x{SIDE} -> {num_classes}"
+    return f"{shapes}, resolution={regime.resolution}, recipe={regime.recipe!r}"
+
+
+def check_image(image: Tensor, in_channels: int) -> None:
+    """Refuse what is no batch of MNIST images with so many channels."""
+    _checks.real_tensor("image", image, "b c h w")
+    _checks.extent("image", image, 1, in_channels, "network's in_channels", OTHER_CHANNELS)
+    for axis in (2, 3):
+        remedy = "give the image itself: a network at 56 upsamples it"
+        _checks.extent("image", image, axis, SIDE, "side of an MNIST image", remedy)
+
+
+def upsampling(regime: Regime) -> nn.Module:
+    """What brings an image to the resolution."""
     factor = regime.resolution // SIDE
     if factor == 1:
         return nn.Identity()

@@ -5,7 +5,7 @@ The causes come off one after the other and stay off, so the steps lead from the
     observed = sum over steps of (before - after) + remainder.
 
 Off means: the resampler is Lanczos (Fourier for a periodic network); the border is cropped away; scale channels that
-truncation of the scale axis has spoilt are left out, also of a projection; windows reach 6 sigma; strides are 1 and
+truncation of the scale axis has spoilt are left out, also of a projection; windows cut off nothing; strides are 1 and
 pools gone; nonlinearities are band-limited, then gone; the same picture and network stand on a grid of pixels twice as
 fine. The finer grid comes last: it would ease the causes before it as well.
 """
@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from sesn import Meter, ScaleProjection
+from sesn.algorithms.resample import Resampler, resampler_ends
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError, middle
 from sesn.meter.extent import seen_by, spoiled_by
 from sesn.meter.reading import SPATIAL, check_asked
-from sesn.meter.resample import Resampler, resampler_ends
 from sesn.meter.suspects import normalises_input, ordinary_convolutions
 from sesn.methods.method import scales_of
 from sesn.tools import surgery
@@ -32,7 +32,7 @@ from sesn.tools.split import NOT_PRESENT, CauseSplit, CauseStep
 
 #: How the observed Delta is measured if nothing else is said: with the border, which is one of the causes.
 WHOLE_PICTURE = Meter(crop=0)
-FIXED_BASIS = "a basis made by from_function cannot be sampled on another window or grid"
+FIXED_BASIS = "a basis made by {} cannot be sampled on another window or grid"
 
 
 @dataclass(frozen=True)
@@ -180,15 +180,18 @@ def _truncation(state: _State) -> _Changes:
         yield "projection over partnered scales", replace(state, module=whole, truncated=False)
 
 
-def _has_fixed_basis(module: nn.Module) -> bool:
-    return any(not layer.basis.separable for layer in surgery.steerable(module))
+def _fixed_basis(module: nn.Module) -> str:
+    """Why the basis of some layer is fixed; empty if it can be sampled anew."""
+    fixed = [layer.basis.name for layer in surgery.steerable(module) if layer.basis.reach is None]
+    return FIXED_BASIS.format(fixed[0]) if fixed else ""
 
 
 def _window(state: _State) -> _Changes:
-    if _has_fixed_basis(state.module):
-        yield "", FIXED_BASIS
+    if fixed := _fixed_basis(state.module):
+        yield "", fixed
     elif (wide := surgery.widened(state.module)) is not None:
-        yield "windows → 6 sigma", replace(state, module=wide)
+        reach = max(layer.basis.reach or 0.0 for layer in surgery.steerable(wide))
+        yield f"windows → {reach:g} sigma", replace(state, module=wide)
 
 
 def _nonlinearity(state: _State) -> _Changes:
@@ -204,8 +207,8 @@ def _nonlinearity(state: _State) -> _Changes:
 
 def _stride(state: _State) -> _Changes:
     still = surgery.unstrided(state.module, state.images)
-    if still is not None and _has_fixed_basis(state.module):
-        yield "", FIXED_BASIS
+    if still is not None and (fixed := _fixed_basis(state.module)):
+        yield "", fixed
     elif still is not None:
         ratio = seen_by(state.module, state.images).stride
         yield "strides → 1, no pools", replace(_finer(state, ratio), module=still)
@@ -218,8 +221,8 @@ def _finer(state: _State, times: float) -> _State:
 
 
 def _sampling(state: _State) -> _Changes:
-    if _has_fixed_basis(state.module):
-        yield "", FIXED_BASIS
+    if fixed := _fixed_basis(state.module):
+        yield "", fixed
     elif (fine := surgery.refined(state.module)) is not None:
         resampler: Resampler = "fourier" if state.meter.resampler == "fourier" else "lanczos3"
         images = replace(state.meter, resampler=resampler, canvas="follow").move(state.images, 2)

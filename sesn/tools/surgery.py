@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from sesn import (
     BandlimitedReLU,
+    NestedReLU,
     PartneredProjection,
     ScaleConv,
     ScaleConv1x1,
@@ -29,12 +30,10 @@ from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.algorithms.axis import PaddingMode
 from sesn.layers.pool import SpatialAvgPool, SpatialMaxPool
-from sesn.layers.sides import Sides, pair_of
+from sesn.layers.steerable import Sides, pair_of
 from sesn.meter.diagnosis import POINTWISE
 from sesn.meter.reading import like_module
 
-#: Half-width of a window that cuts off nothing, in sigmas.
-WHOLE_HALF_WIDTH = 6.0
 FUNCTIONAL = frozenset({"relu", "leaky_relu", "prelu", "gelu", "elu", "silu", "sigmoid", "tanh"})
 POOLS = (SpatialMaxPool, SpatialAvgPool, nn.MaxPool2d, nn.AvgPool2d, nn.MaxPool3d, nn.AvgPool3d)
 STRIDED = (ScaleLift, ScaleConv, ScaleConv1x1, nn.Conv2d)
@@ -66,16 +65,16 @@ def steerable(module: nn.Module) -> list[Steerable]:
 
 
 def widened(module: nn.Module) -> nn.Module | None:
-    """Every steerable layer on boxes of 6 sigma either side: the same functions, cut off nowhere."""
+    """Every steerable layer on boxes as far as its functions reach: the same functions, cut off nowhere."""
 
     def change(layer: nn.Module) -> nn.Module | None:
-        if not isinstance(layer, Steerable) or not layer.basis.separable:
+        if not isinstance(layer, Steerable) or not (reach := layer.basis.reach):
             return None
         scales = [(box // 2, sigma) for box, sigma in zip(layer.basis.boxes, layer.basis.grid, strict=True)]
-        # Within half a sigma nothing is cut off that the wider box would bring back.
-        if all(radius >= (WHOLE_HALF_WIDTH - 0.5) * sigma for radius, sigma in scales):
+        # Within half a sigma, or a pixel, nothing is cut off that the wider box would bring back.
+        if all(radius >= min((reach - 0.5) * sigma, math.ceil(reach * sigma) - 1) for radius, sigma in scales):
             return None
-        return _rebuilt(layer, 1, [max(r, math.ceil(WHOLE_HALF_WIDTH * s)) for r, s in scales], layer.stride)
+        return _rebuilt(layer, 1, [max(r, math.ceil(reach * s)) for r, s in scales], layer.stride)
 
     return changed(module, change)
 
@@ -109,7 +108,7 @@ def bandlimited(module: nn.Module, padding_mode: PaddingMode) -> nn.Module | Non
 
 def linearised(module: nn.Module) -> nn.Module | None:
     """Every pointwise nonlinearity the identity."""
-    kinds = (*POINTWISE, nn.PReLU, BandlimitedReLU)
+    kinds = (*POINTWISE, nn.PReLU, BandlimitedReLU, NestedReLU)
     return changed(module, lambda layer: nn.Identity() if isinstance(layer, kinds) else None)
 
 
@@ -162,7 +161,7 @@ def _spacings(module: nn.Module, images: Tensor) -> dict[int, int]:
 
 def _dilated(layer: nn.Module, step: int, stride: Any) -> nn.Module | None:
     """The layer on a grid `step` times as fine, keeping one of `stride` outputs there."""
-    if isinstance(layer, Steerable) and layer.basis.separable:
+    if isinstance(layer, Steerable) and layer.basis.reach is not None:
         return _rebuilt(layer, step, [step * (box // 2) for box in layer.basis.boxes], stride)
     if isinstance(layer, ScaleConv1x1):
         fresh: Any = copy.copy(layer)
@@ -182,8 +181,7 @@ def _dilated(layer: nn.Module, step: int, stride: Any) -> nn.Module | None:
 def _rebuilt(layer: Steerable, step: int, radii: list[int], stride: Sides) -> nn.Module:
     """The same functions with sigmas `step` times as large, on boxes of these radii."""
     old = layer.basis
-    grid = ScaleGrid(step * sigma for sigma in old.grid)
-    basis = SteerableBasis(grid, [2 * r + 1 for r in radii], pairs=old.pairs, name=old.name)
+    basis = old.resampled(ScaleGrid(step * sigma for sigma in old.grid), [2 * r + 1 for r in radii])
     # Where the output starts and ends stays, in units of the old pixels.
     outside = [old.kernel_size // 2 - pixels for pixels in pair_of(layer.padding)]
     down, across = (basis.kernel_size // 2 - step * pixels for pixels in outside)

@@ -257,8 +257,9 @@ def measured(group: Sequence[Candidate], images: Tensor) -> list[Candidate]:
 
 def _functions(each: Candidate) -> list[tuple[Profile, Profile]]:
     pairs = each.orders.basis(each.grid, each.kernel_size).pairs
-    assert pairs is not None  # both types are products of profiles
-    return [(pairs.profiles[r], pairs.profiles[c]) for r, c in zip(pairs.rows, pairs.columns, strict=True)]
+    assert pairs is not None  # both types are products of Hermite profiles
+    profiles = [profile for profile in pairs.profiles if isinstance(profile, Profile)]
+    return [(profiles[r], profiles[c]) for r, c in zip(pairs.rows, pairs.columns, strict=True)]
 
 
 def _squares(each: Candidate, functions: list[tuple[Profile, Profile]], images: Tensor) -> tuple[Tensor, Tensor, float]:

@@ -13,7 +13,7 @@ import torch
 from triton.runtime import interpreter
 
 from sesn.algorithms.fused import Geometry, launch, terms_of
-from sesn.layers.sides import pair_of
+from sesn.layers.steerable import pair_of
 
 
 def quicken(patch: pytest.MonkeyPatch) -> None:

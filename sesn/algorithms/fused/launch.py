@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from sesn._checks import require
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.fused.available import kernels
 from sesn.algorithms.fused.geometry import Geometry, Term
@@ -22,6 +23,8 @@ PIECE = 16
 OUTPUTS, PROJECTED_OUTPUTS, DOUBLE_OUTPUTS = 64, 32, 16
 #: The gradient of the weights is shared among about so many programs: a few for each of a large GPU's processors.
 PROGRAMS = 512
+#: Places within an image are counted in 32 bits.
+MOST_NUMBERS = 1 << 31
 #: A program is 256 threads of at most 255 registers. Without the limit the compiler settles for 128, and spills.
 WARPS, REGISTERS = 8, 255
 
@@ -90,6 +93,9 @@ def mix(
     largest = torch.empty(out.shape if project else (0,), dtype=torch.int32, device=field.device)
     if not out.numel():
         return out, largest
+    for name, tensor in (("field", field), ("output", out)):
+        numbers = tensor[0].numel()
+        require(numbers < MOST_NUMBERS, f"{name}[0].numel()", numbers, f"below {MOST_NUMBERS}", "use 'separable'")
     p, q = down.shape[2], across.shape[2]
     tile = mix_tile(p, q, outputs, field.dtype, project)
     tiles = -(-height // tile.HEIGHT), -(-width // tile.WIDTH)

@@ -22,9 +22,12 @@ def check(
     downscale: Annotated[
         str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
     ] = None,
-    images: options.ImageSet = "embedded",
+    motion: options.Motion = None,
+    translate: options.Translate = None,
+    rotate: options.Rotate = None,
+    images: options.ImageSet = options.USUAL_IMAGES,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Images; by default 16, of large ones 8, or all if fewer.")
+        int | None, typer.Option(min=1, help="Images; by default 16, of costly networks 8 or 4, or all if fewer.")
     ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
@@ -52,7 +55,8 @@ def check(
 ) -> None:
     """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
 
-    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale; L_s may also be a shift or a rotation (--action).
+    The module is put into eval mode.
 
     The verdict is on Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
     """
@@ -62,7 +66,7 @@ def check(
         from sesn.tools import check as checking
         from sesn.tools.arguments import load_subject, parse_crop, parse_grid
         from sesn.tools.output import OutputFiles
-        from sesn.tools.verdict import likely_causes, passes, say
+        from sesn.tools.verdict import leniency, likely_causes, passes, say
 
         how: Any = {"resampler": resampler, "kind": kind, "ends": ends, "canvas": canvas}
         meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
@@ -76,9 +80,13 @@ def check(
 
         with subject.measuring():
             with progress_bar(progress) as on_step:
-                results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
-            causes = [*map(in_options, likely_causes(build(0), subject.images, results))]
+                results = checking.check(build, subject.images, subject.elements, meter, draws, on_step)
+            # Of a costly network, few of few images.
+            few = subject.images[: count or max(2, len(subject.images) // 2)]
+            causes = [*map(in_options, likely_causes(build(0), few, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
+            for line in leniency(images):
+                console.print(line, highlight=False)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
 

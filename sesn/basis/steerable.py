@@ -1,71 +1,58 @@
-"""Steerable bases: fixed functions whose change of scale is a change of sigma (paper, section 2 and appendix C).
+"""SteerableBasis: fixed functions whose change of scale is a change of sigma (paper, section 2 and appendix C).
 
-A function psi becomes steerable by psi_sigma(x, y) = sigma^-2 psi(x/sigma, y/sigma). The paper takes Hermite
-polynomials under a Gaussian,
-
-    psi_sigma(x, y) = A sigma^-2 He_n(y/sigma) He_m(x/sigma) exp(-(x^2 + y^2) / (2 sigma^2)),
-
-with He_n the probabilists' polynomials (He_2(t) = t^2 - 1), y along rows (down) and x along columns (right). Each
-function is a product of two one-dimensional profiles; a `SteerableBasis` keeps the profiles, and builds the
-two-dimensional functions only when they are asked for.
+A function psi becomes steerable by psi_sigma(x, y) = sigma^-2 psi(x/sigma, y/sigma), with y along rows (down) and x
+along columns (right). Where each function is a product of two one-dimensional profiles, a `SteerableBasis` keeps the
+profiles, and builds the two-dimensional functions only when they are asked for. The families are in the files beside
+this one.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from sesn._checks import complaint, numbers, odd, positive, require, whole
+from sesn._checks import complaint, odd, require
 from sesn.errors import UsageError, WrongTypeError
 from sesn.scales import ScaleGrid
 
-#: Windows proportional to sigma with this odd side for the largest, as in the paper, or 4.5 sigma either side.
+#: Windows proportional to sigma with this odd side for the largest, as in the paper, or as wide as the family needs.
 Window = int | Literal["wide"]
 
 #: Half-width of a wide window in sigmas: orders up to 3 have decayed to rounding of float32 there.
 WIDE_HALF_WIDTH = 4.5
-#: Below this width a Gaussian sampled at whole pixels is no longer well resolved.
-SMALLEST_RESOLVED_SIGMA = 1.2
-
 #: Bases are built in float64 on the CPU, whatever torch's default device is.
-_EXACT: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
+EXACT: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}
 #: psi(x, y): x is the column coordinate (to the right), y the row coordinate (downwards), both in units of sigma.
 PlaneFunction = Callable[[Tensor, Tensor], Any]
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A one-dimensional Hermite-Gauss function of `order`, narrower than its scale's sigma by `divisor`."""
+class LineFunction(Protocol):
+    """A one-dimensional function that can be sampled at every scale, and compared and hashed."""
 
-    order: int
-    divisor: float = 1.0
+    #: As `SteerableBasis.reach`.
+    reach: ClassVar[float]
 
     def sample(self, sigma: float, radius: int) -> Tensor:
-        """(1/sigma) He_n(x/sigma) exp(-x^2/(2 sigma^2)) at x = -radius .. radius, in float64."""
-        width = sigma / self.divisor
-        x = np.arange(-radius, radius + 1, dtype=np.float64) / width
-        hermite = np.polynomial.hermite_e.hermeval(x, [0.0] * self.order + [1.0])
-        return torch.from_numpy(hermite * np.exp(-0.5 * x**2) / width)
+        """(1/sigma) times the function for this scale at x = -radius .. radius, in float64."""
+        ...
 
 
 @dataclass(frozen=True)
 class ProfilePairs:
     """Function i of the basis is profiles[rows[i]] down times profiles[columns[i]] across."""
 
-    profiles: tuple[Profile, ...]
+    profiles: tuple[LineFunction, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
 
     @classmethod
-    def of(cls, functions: Sequence[tuple[Profile, Profile]]) -> ProfilePairs:
+    def of(cls, functions: Sequence[tuple[LineFunction, LineFunction]]) -> ProfilePairs:
         """From (row profile, column profile) pairs, each distinct profile kept once."""
         profiles = tuple(dict.fromkeys(profile for pair in functions for profile in pair))
         index = {profile: i for i, profile in enumerate(profiles)}
@@ -75,13 +62,15 @@ class ProfilePairs:
 class SteerableBasis:
     """N_b functions sampled at every scale of a grid, each on its own centred box, normalised at the smallest scale.
 
-    Made by `basis_for`, `basis_a`, `basis_b` or `SteerableBasis.from_function`.
+    Made by `basis_for`, by the function of a family (`basis_a`, `basis_b`, `basis_bspline`, `basis_fourier_bessel`,
+    `basis_log_radial`), or by `SteerableBasis.from_function` or `SteerableBasis.from_samples`.
 
     Args:
         grid: the scales.
         boxes: the odd side of each scale's box; outside it the functions are zero.
         pairs: the functions as products of one-dimensional profiles.
-        functions: any functions of the plane in their place; exactly one of the two is given.
+        functions: any functions of the plane in their place.
+        samples: the functions [N_b, box, box] of every scale in their place. Exactly one of the three is given.
         name: how the basis was made, for its repr.
 
     Attributes:
@@ -105,10 +94,13 @@ class SteerableBasis:
         *,
         pairs: ProfilePairs | None = None,
         functions: Sequence[PlaneFunction] | None = None,
+        samples: Sequence[Tensor] | None = None,
         name: str = "SteerableBasis",
     ) -> None:
-        if (pairs is None) == (functions is None):
-            raise UsageError("give exactly one of `pairs` (products of profiles) and `functions` (any functions)")
+        if [pairs, functions, samples].count(None) != 2:
+            raise UsageError(
+                "give exactly one of `pairs` (products of profiles), `functions` (of the plane) and `samples` (numbers)"
+            )
         self.grid = grid
         self.boxes = tuple(odd(f"boxes[{k}]", box) for k, box in enumerate(boxes))
         require(len(self.boxes) == len(grid), "boxes", self.boxes, f"one per scale ({len(grid)})")
@@ -116,8 +108,8 @@ class SteerableBasis:
         self.pairs = pairs
         self.name = name
         self._plane_functions = tuple(functions or ())
-        if pairs is not None:
-            self.scale_profiles(0)  # reports a function that vanishes on its box here rather than at first use
+        self._given = tuple(samples or ())
+        _ = self._samples  # a function of the wrong shape, or that vanishes, is reported here rather than at first use
 
     @classmethod
     def from_function(
@@ -149,9 +141,44 @@ class SteerableBasis:
         for function in functions:
             if not callable(function):
                 raise WrongTypeError(complaint("psi", function, "callable", "give psi(x, y) on tensors"))
-        basis = cls(grid, window_boxes(grid, window), functions=functions, name="from_function")
-        basis.scale_functions(0)  # so that a psi of the wrong shape or norm is reported here, not at first use
-        return basis
+        return cls(grid, window_boxes(grid, window), functions=functions, name="from_function")
+
+    @classmethod
+    def from_samples(cls, samples: Sequence[Tensor], grid: ScaleGrid) -> SteerableBasis:
+        """Make a basis of functions that are given pixel by pixel at every scale, such as fitted ones.
+
+        They are taken as they are, but for the normalisation: that those of one scale are those of another enlarged is
+        up to whoever made them. They cannot be sampled on another grid or window.
+
+        Args:
+            samples: for every scale a tensor [n, box, box] of the same n functions on that scale's own odd box.
+            grid: the scales.
+
+        Returns:
+            The basis.
+
+        Raises:
+            UsageError: the samples do not fit the grid or each other, or a function vanishes at the smallest scale.
+
+        Example:
+            >>> small, large = torch.ones(1, 1, 1), torch.zeros(1, 3, 3)
+            >>> large[:, ::2, ::2] = 0.25
+            >>> sesn.SteerableBasis.from_samples([small, large], sesn.ScaleGrid([1.0, 2.0]))
+            from_samples(1 functions, sigmas [1.0, 2.0], boxes [1, 3])
+        """
+        known_grid(grid)
+        counts = {len(plane) for plane in samples if isinstance(plane, Tensor) and plane.dim() == 3}
+        for k, plane in enumerate(samples):
+            rule = "[n, box, box] with the same n >= 1 at every scale"
+            if not isinstance(plane, Tensor):
+                raise WrongTypeError(complaint(f"samples[{k}]", plane, f"a tensor {rule}"))
+            good = plane.dim() == 3 and plane.shape[1] == plane.shape[2] and len(counts) == 1 and len(plane) > 0
+            require(good, f"samples[{k}].shape", tuple(plane.shape), rule)
+        exact = [plane.detach().to(**EXACT) for plane in samples]
+        return cls(grid, [plane.shape[-1] for plane in exact], samples=exact, name="from_samples")
+
+    #: Bases that were pickled before there were samples have none.
+    _given: tuple[Tensor, ...] = ()
 
     def __len__(self) -> int:
         """The number of functions, N_b."""
@@ -162,11 +189,43 @@ class SteerableBasis:
         """Whether every function is a product of one-dimensional profiles."""
         return self.pairs is not None
 
+    @property
+    def reach(self) -> float | None:
+        """Sigmas to each side that hold all of the functions: a narrower window cuts off some of them.
+
+        It is 0 for functions that are defined on their box, whatever its size, and None where it is not known.
+        """
+        parts: Sequence[Any] = self.pairs.profiles if self.pairs is not None else self._plane_functions
+        return getattr(parts[0], "reach", None) if parts else None
+
+    def resampled(self, grid: ScaleGrid, boxes: Sequence[int]) -> SteerableBasis:
+        """Sample the same functions on another grid and on other boxes.
+
+        Args:
+            grid: the scales.
+            boxes: the odd side of each scale's box.
+
+        Returns:
+            The basis, normalised anew.
+
+        Raises:
+            UsageError: the basis is made of samples, or of functions of which nothing is known.
+
+        Example:
+            >>> narrow = sesn.basis_a(sesn.ScaleGrid([1.0, 2.0]), 7, 2)
+            >>> narrow.resampled(sesn.ScaleGrid([2.0, 4.0]), [5, 13])
+            basis_a(4 functions, sigmas [2.0, 4.0], boxes [5, 13])
+        """
+        if self.reach is None:
+            raise UsageError(f"a basis made by {self.name} cannot be sampled on another window or grid")
+        functions = self._plane_functions or None
+        return SteerableBasis(grid, boxes, pairs=self.pairs, functions=functions, name=self.name)
+
     @cached_property
     @torch.inference_mode(False)  # else functions first asked for in inference mode could not be trained with
     def functions(self) -> Tensor:
         """All functions on the common V x V window, [N_b, S, V, V] in float64."""
-        window = torch.zeros(len(self), len(self.grid), self.kernel_size, self.kernel_size, **_EXACT)
+        window = torch.zeros(len(self), len(self.grid), self.kernel_size, self.kernel_size, **EXACT)
         for k, box in enumerate(self.boxes):
             margin = (self.kernel_size - box) // 2
             window[:, k, margin : margin + box, margin : margin + box] = self.scale_functions(k)
@@ -213,6 +272,8 @@ class SteerableBasis:
         if self.pairs is not None:
             profiles = self.pairs.profiles
             samples = [torch.stack([one.sample(sigma, box // 2) for one in profiles]) for sigma, box in places]
+        elif self._given:
+            samples = list(self._given)
         else:
             samples = [_sample_plane(self._plane_functions, sigma, box) for sigma, box in places]
         norms = samples[0].flatten(1).norm(dim=1)
@@ -230,7 +291,7 @@ class SteerableBasis:
         """Numbers that differ wherever two bases do: the sigmas, the boxes, and one number a function and scale."""
         numbers: list[float] = []
         for scale, box in enumerate(self.boxes):
-            waves = torch.arange(1, box**2 + 1, **_EXACT).sqrt().cos()  # nothing that a function could be blind to
+            waves = torch.arange(1, box**2 + 1, **EXACT).sqrt().cos()  # nothing that a function could be blind to
             numbers += (self.scale_functions(scale).flatten(1) @ waves).tolist()
         return {"sigmas": self.grid.sigmas, "boxes": self.boxes, "functions": tuple(numbers)}
 
@@ -239,132 +300,16 @@ class SteerableBasis:
         return f"{self.name}({len(self)} functions, sigmas {sigmas}, boxes {list(self.boxes)})"
 
 
-def basis_a(grid: ScaleGrid, window: Window, effective_size: int, *, max_order: int | None = None) -> SteerableBasis:
-    """Make a basis of type A: the order pairs (n, m) of an E x E grid, one sigma per scale.
-
-    The order along rows runs fastest.
-
-    Args:
-        grid: the scales.
-        window: an odd side V gives scale s the box 2 floor(floor(V s / s_max) / 2) + 1, as in the paper; "wide" gives
-            it the half-width ceil(4.5 s), which cuts nothing off.
-        effective_size: E.
-        max_order: the highest total order n + m that is kept (E = 3, max_order = 2: six functions); all by default.
-
-    Returns:
-        The basis.
-
-    Raises:
-        UsageError: an argument breaks its rule.
-
-    Example:
-        >>> grid = sesn.ScaleGrid.geometric(1.5, 2.0, 2)
-        >>> len(sesn.basis_a(grid, 7, 3)), len(sesn.basis_a(grid, "wide", 3, max_order=2))
-        (9, 6)
-    """
-    size = whole("effective_size", effective_size, 1)
-    limit = 2 * size if max_order is None else whole("max_order", max_order, 0)
-    boxes = _hermite_boxes(grid, window, size)
-    functions = [
-        (Profile(row), Profile(column)) for column in range(size) for row in range(size) if row + column <= limit
-    ]
-    return SteerableBasis(grid, boxes, pairs=ProfilePairs.of(functions), name="basis_a")
-
-
-def basis_b(
-    grid: ScaleGrid, window: Window, effective_size: int, *, max_order: int = 4, mult: float = 1.4
-) -> SteerableBasis:
-    """Make a basis of type B: E x E functions at the sub-sigmas sigma, sigma/mult, sigma/mult^2, and so on.
-
-    The functions are listed sub-sigma by sub-sigma and the first E^2 are kept. The sub-sigmas of a scale share that
-    scale's box. Its narrowest functions are resolved, and Delta is low, only while the smallest sub-sigma is at least
-    1.2 pixels: a wide window that goes below warns.
-
-    Args:
-        grid: the scales.
-        window: as in `basis_a`.
-        effective_size: E.
-        max_order: the highest total order n + m.
-        mult: the step between sub-sigmas.
-
-    Returns:
-        The basis.
-
-    Raises:
-        UsageError: an argument breaks its rule.
-
-    Example:
-        >>> sesn.basis_b(sesn.ScaleGrid([1.7, 5.1]), 15, 7, mult=1.5)
-        basis_b(49 functions, sigmas [1.7, 5.1], boxes [5, 15])
-    """
-    size = whole("effective_size", effective_size, 1)
-    order = whole("max_order", max_order, 0)
-    remedy = "each sub-sigma is the last one divided by mult"
-    require(positive(mult) and mult > 1, "mult", mult, "greater than 1", remedy)
-    boxes = _hermite_boxes(grid, window, size)
-    orders = [(row, column) for column in range(order + 1) for row in range(order + 1 - column)]
-    sub_sigmas = math.ceil(size**2 / len(orders))
-    functions = [
-        (Profile(row, mult**j), Profile(column, mult**j)) for j in range(sub_sigmas) for row, column in orders
-    ][: size**2]
-    narrowest = grid.smallest / mult ** (sub_sigmas - 1)
-    if window == "wide" and narrowest < SMALLEST_RESOLVED_SIGMA:
-        warnings.warn(
-            f"the smallest sub-sigma is {narrowest:.3g} pixels, below {SMALLEST_RESOLVED_SIGMA}: wide windows will not "
-            "make Delta small; raise the grid's smallest sigma, lower `mult` or `effective_size`, or use basis_a",
-            stacklevel=2,
-        )
-    return SteerableBasis(grid, boxes, pairs=ProfilePairs.of(functions), name="basis_b")
-
-
-def basis_for(
-    sizes: Sequence[float] = (0.5, 2.0), scales: int = 4, *, smallest: float = SMALLEST_RESOLVED_SIGMA
-) -> SteerableBasis:
-    """Make a good basis from the range of object sizes that a network should cover.
-
-    It has `scales` widths in equal ratios, the largest as many times the smallest as the largest object is the
-    smallest one; the ten functions of type A up to order 3; and wide windows. The documentation's page
-    "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
-
-    Args:
-        sizes: the smallest and the largest size of the objects, in any unit, since their ratio alone counts:
-            (0.5, 2.0) is for objects of half to twice the size of those that the network is trained on.
-        scales: how many scale channels cover that range.
-        smallest: the smallest sigma in pixels; below 1.2 a Gaussian is not resolved by the pixels.
-
-    Returns:
-        The basis. Make it once and give it to every layer of a network.
-
-    Raises:
-        UsageError: an argument breaks its rule.
-
-    Example:
-        >>> sesn.basis_for(sizes=(0.5, 2.0), scales=3)
-        basis_for(10 functions, sigmas [1.2, 2.4, 4.8], boxes [13, 23, 45])
-    """
-    ends = numbers("sizes", sizes, "the smallest and the largest size, such as (0.5, 2.0)")
-    rule = "two positive numbers, the smaller first"
-    require(len(ends) == 2 and all(map(positive, ends)) and ends[0] < ends[1], "sizes", ends, rule)
-    count = whole("scales", scales, 2, "one scale covers one size")
-    resolved = positive(smallest) and smallest >= SMALLEST_RESOLVED_SIGMA
-    require(resolved, "smallest", smallest, f"at least {SMALLEST_RESOLVED_SIGMA}", "basis_a takes any width")
-    basis = basis_a(
-        ScaleGrid.geometric(smallest, (ends[1] / ends[0]) ** (1 / (count - 1)), count), "wide", 4, max_order=3
-    )
-    basis.name = "basis_for"
-    return basis
-
-
-@cache
-def default_basis() -> SteerableBasis:
-    """The basis of a layer that was given none; one for all of them, so that they agree."""
-    return basis_for()
+def known_grid(grid: Any) -> ScaleGrid:
+    """Return the grid, or say how one is made."""
+    if not isinstance(grid, ScaleGrid):
+        raise WrongTypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
+    return grid
 
 
 def window_boxes(grid: ScaleGrid, window: Window) -> tuple[int, ...]:
     """The odd side of each scale's box: proportional to sigma up to this side, or 4.5 sigma either side ("wide")."""
-    if not isinstance(grid, ScaleGrid):
-        raise WrongTypeError(complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid.geometric(1.5, 1.41, 4)"))
+    known_grid(grid)
     if window == "wide":
         return tuple(2 * math.ceil(WIDE_HALF_WIDTH * sigma) + 1 for sigma in grid)
     if window is None or isinstance(window, str):
@@ -374,7 +319,8 @@ def window_boxes(grid: ScaleGrid, window: Window) -> tuple[int, ...]:
     return tuple(2 * (math.floor(size * sigma / grid.largest) // 2) + 1 for sigma in grid)
 
 
-def _hermite_boxes(grid: ScaleGrid, window: Window, effective_size: int) -> tuple[int, ...]:
+def boxes_for(grid: ScaleGrid, window: Window, effective_size: int) -> tuple[int, ...]:
+    """The boxes, once it is known that an E x E set of functions fits the largest."""
     boxes = window_boxes(grid, window)
     rule = f"at most the kernel's side ({max(boxes)})"
     remedy = "an E x E box larger than the kernel has more functions than the kernel has taps; raise `window`"
@@ -384,9 +330,9 @@ def _hermite_boxes(grid: ScaleGrid, window: Window, effective_size: int) -> tupl
 
 def _sample_plane(functions: Sequence[PlaneFunction], sigma: float, box: int) -> Tensor:
     """Evaluate the functions on a box x box grid in units of sigma, with the steering prefactor sigma^-2."""
-    axis = torch.arange(-(box // 2), box // 2 + 1, **_EXACT) / sigma
+    axis = torch.arange(-(box // 2), box // 2 + 1, **EXACT) / sigma
     y, x = torch.meshgrid(axis, axis, indexing="ij")
-    planes = [torch.as_tensor(function(x, y), **_EXACT) for function in functions]
+    planes = [torch.as_tensor(function(x, y), **EXACT) for function in functions]
     rule = f"[{box}, {box}] or [n, {box}, {box}], like its arguments"
     for plane in planes:
         good = plane.shape[-2:] == (box, box) and plane.dim() in (2, 3)

@@ -71,7 +71,7 @@ def resampling_matrix(
     Args:
         size: N, the samples of the signal.
         factor: s > 0; below 1 shrinks.
-        resampler: "lanczos3", "fourier", "bicubic" or "legacy", as the table in `sesn.meter.resample` says.
+        resampler: "lanczos3", "fourier", "bicubic" or "legacy", as the table in `sesn.algorithms.resample` says.
         ends: "zeros", "inside", "circular", "reflection", or "mean", which is "zeros" for a signal without its mean;
             the Fourier resampler is periodic whatever it says.
         offset: moves the sampling points by so many source pixels; it exists to study misregistration.
@@ -99,7 +99,7 @@ def resampling_matrix(
     if ends == "inside":
         room = size / 2 - (outputs - 1) / 2 / factor
         require(abs(offset) <= room, "offset", offset, f"at most {room:.4g}: with ends='inside' outputs lie within")
-    make = _matrix.__wrapped__ if recording() else _matrix
+    make = _matrix if recording() else _kept
     return make(size, float(factor), resampler, ends, float(offset), size if canvas == "keep" else outputs).clone()
 
 
@@ -123,19 +123,39 @@ def _stretch(resampler: Resampler, factor: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, outputs: int) -> Tensor:
+def _kept(*what: Any) -> Tensor:
     with torch.inference_mode(False), torch.device("cpu"):  # kept for all callers, whatever mode they are in
-        positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor, outputs) + offset
-        if resampler == "fourier":
-            return _fourier(positions, size, factor)
-        kernel, radius = _KERNELS[resampler]
-        stretch = _stretch(resampler, factor)
-        return _local(positions, size, kernel, radius * stretch, stretch, ends)
+        return _matrix(*what)
+
+
+def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, outputs: int) -> Tensor:
+    positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor, outputs) + offset
+    if resampler == "fourier":
+        return _fourier(positions, size, factor)
+    kernel, radius = _KERNELS[resampler]
+    stretch = _stretch(resampler, factor)
+    return _local(positions, size, kernel, radius * stretch, stretch, ends)
 
 
 def _local(
     positions: Tensor, size: int, kernel: Callable[[Tensor], Tensor], radius: float, stretch: float, ends: Ends
 ) -> Tensor:
+    """The matrix of a kernel of finite support."""
+    index, weights = _taps(positions, size, kernel, radius, stretch, ends)
+    matrix = torch.zeros(len(positions), size, dtype=torch.float64)
+    return matrix.scatter_add(1, index, weights)
+
+
+def taps(positions: Tensor, size: int, resampler: Resampler, ends: Ends) -> tuple[Tensor, Tensor]:
+    """Which pixels an interpolation at each position takes, and their weights, both [positions, taps]."""
+    kernel, radius = _KERNELS[resampler]
+    index, weights = _taps(positions, size, kernel, radius, 1.0, ends)
+    return index[:, 1:-1], weights[:, 1:-1]  # those at both ends have no weight unless a kernel is stretched
+
+
+def _taps(
+    positions: Tensor, size: int, kernel: Callable[[Tensor], Tensor], radius: float, stretch: float, ends: Ends
+) -> tuple[Tensor, Tensor]:
     """Weights of a kernel of finite support, normalised over all whole pixels: those past the ends too, if zeros."""
     reach = math.ceil(radius)
     pixels = positions.floor()[:, None] + torch.arange(-reach, reach + 2, dtype=torch.float64)
@@ -150,8 +170,7 @@ def _local(
     elif ends != "circular":
         weights = torch.where(there, weights, torch.zeros_like(weights))
         index = index.clamp(0, size - 1)
-    matrix = torch.zeros(len(positions), size, dtype=torch.float64)
-    return matrix.scatter_add(1, index % size, weights)
+    return index % size, weights
 
 
 def _fourier(positions: Tensor, size: int, factor: float) -> Tensor:
