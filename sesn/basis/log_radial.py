@@ -1,4 +1,4 @@
-"""Log-radial harmonics: waves in the logarithm of the radius, in a few directions (Ghosh & Gupta 2019, Sosnovik 2021).
+"""Log-radial harmonics: waves in the logarithm of the radius, in a few directions (Ghosh & Gupta 2019).
 
 With r the distance to the centre in sigmas, for an order k and a direction phi_j,
 
