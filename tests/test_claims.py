@@ -21,7 +21,6 @@ from harness.report.inconvenient import inconvenient
 from harness.report.quantities import QUANTITIES, Case
 from harness.report.rendering import Material, rendered
 from harness.report.select import Selection, published_rows, select
-from sesn.methods import methods_on
 
 PAPER = published()
 CLAIMS = {claim["id"]: claim for claim in claims_of(PAPER)}
@@ -50,7 +49,9 @@ def trained(method: str, errors: list[float], budget: Any = "paper", **other: An
 def everybody(best: list[float], others: list[float], **settings: Any) -> list[Result]:
     """All methods of the table: SESN has the first errors, the others the second."""
     return [
-        result for row in methods_on("mnist") for result in trained(row.key, best if row.ours else others, **settings)
+        result
+        for row in synthetic.compared("mnist")
+        for result in trained(row.key, best if row.ours else others, **settings)
     ]
 
 

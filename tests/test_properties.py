@@ -93,14 +93,21 @@ def test_a_method_without_a_layer_says_so() -> None:
 @pytest.mark.parametrize("downscale", sorted(factor for factors in FAMILIES.values() for factor in factors))
 @pytest.mark.parametrize("key", METHODS)
 def test_the_step_of_a_layer_is_the_factor_or_it_refuses(key: str, downscale: float) -> None:
-    """SS-CNN's sides are whole and odd, so its steps are near; it hands on no scales that would have to partner."""
+    """SS-CNN's sides are whole and odd, so its steps are near; it hands on no scales that would have to partner.
+
+    A layer without scales, though it is not plain, is one layer for all factors.
+    """
     try:
         grid = scales_of(METHODS[key].at_step(downscale))
     except (TypeError, ValueError):
         plainly = METHODS[key].source.approach == "none"
         assert plainly or (key.startswith("dss") and downscale not in FAMILIES["integer"])
         return
-    assert grid is not None
+    if grid is None:
+        shapes = [[p.shape for p in METHODS[key].at_step(step).parameters()] for step in (2.0, downscale)]
+        assert METHODS[key].between is None
+        assert shapes[0] == shapes[1]
+        return
     tolerance = 2 / odd_side(11 / downscale) if key == "ss-cnn" else 1e-9
     assert grid.ratio == pytest.approx(downscale, rel=tolerance)
 
@@ -380,12 +387,3 @@ def test_the_table_of_measured_rows(measured: Any, marks: Any) -> None:
     cnn = frame.set_index("method").loc["cnn"]
     assert (cnn["ratio"], cnn["admissible_measured"], cnn["reach"]) == (1.0, "none", 0)
     assert "must be a whole number" in dss["refused"]
-
-
-def test_the_published_marks_are_those_of_methods() -> None:
-    marks = pd.read_csv(FOLDER / "properties.csv")
-    assert len(marks) == 6
-    for line in marks.itertuples():
-        assert METHODS[line.method].source.approach == line.approach
-        assert {line.equivariance, line.interscale} <= {"yes", "no"}
-        assert line.admissible in WORDS.values()

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.records import Budget, Cell, Measurement, Scalar
 from sesn import EquivarianceError, Meter, ScaleGrid, ScaleTranslation, rescale, translate
+from sesn.algorithms.axis import PaddingMode
 from sesn.errors import Inadmissible
 from sesn.methods import METHODS, method, scales_of, vector_angles
 from sesn.methods._vectors import nearest_scale
@@ -92,7 +93,7 @@ def properties(cell: Cell, context: Context) -> list[Measurement]:
         found += _at_factor(row.at_step, reference, images, family, factor, cell.seed)
     exact = own().double()
     for down, right in SHIFTS:
-        errors = translation_error(exact, images[:TRANSLATION_IMAGES], down, right, TRANSLATION_MARGIN)
+        errors = translation_error(exact, images[:TRANSLATION_IMAGES], down, right, TRANSLATION_MARGIN, row.ends)
         found.append(Measurement("translation_error", tuple(errors.tolist()), {"down": down, "right": right}))
     found.append(_interscale(row.between, cell.seed))
     context.on_progress(1.0, "done")
@@ -225,12 +226,15 @@ def _compared(error: EquivarianceError, plain_error: EquivarianceError, at: dict
 # Translations and scales
 
 
-def translation_error(module: nn.Module, images: Tensor, down: int, right: int, margin: int) -> Tensor:
+def translation_error(
+    module: nn.Module, images: Tensor, down: int, right: int, margin: int, ends: PaddingMode = "zeros"
+) -> Tensor:
     """||T Phi(f) - Phi(T f)||^2 / ||T Phi(f)||^2 of each image, without `margin` pixels at the borders.
 
-    A module that commutes is at the rounding of its dtype. Whatever its output is, T moves the last two axes.
+    A module that commutes is at the rounding of its dtype. Whatever its output is, T moves the last two axes, and what
+    leaves comes back at the other side if the module takes images to repeat (`ends` circular).
     """
-    meter = Meter(action=lambda output, _: translate(output, down, right), kind="map", crop=margin)
+    meter = Meter(action=lambda output, _: translate(output, down, right, ends), kind="map", crop=margin, ends=ends)
     element = ScaleTranslation(1.0, (down, right))
     return meter.measure(module, images, element, context=False, repeat=False).valid
 

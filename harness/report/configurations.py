@@ -13,7 +13,7 @@ import torch
 
 from harness.report.findings import listed, sentence
 from harness.report.select import Selection, first, where
-from harness.report.tables import Table, TableEntry, absent, numeric, rounded_count
+from harness.report.tables import Table, TableEntry, absent, named, numeric, rounded_count, rule_above_later
 from sesn.methods import Method, methods_on, scales_of
 from sesn.networks import Recipe
 
@@ -88,14 +88,14 @@ def table(frame: Any) -> Table:
     """Channels, scales and parameters: paper and here."""
     sides = [f"{what} {side}" for what in ("channels", "scales", "# params") for side in ("paper", "here")]
     heading = ("Method", *sides, "difference", "used", "# params released", "used")
-    return Table(heading, tuple(_entries(line) for line in frame.to_dict("records")))
+    return Table(heading, tuple(_entries(line) for line in frame.to_dict("records")), rule_above_later(frame))
 
 
 def _entries(line: dict[str, Any]) -> tuple[TableEntry, ...]:
     paper, uncounted = line["paper"], line["reason"] or "not counted"
     within = "in" if rounds_to_print(line["parameters"], paper) else "out"
     return (
-        TableEntry(line["label"]),
+        named(line["method"], line["label"]),
         TableEntry(line["widths_paper"]) if line["widths_paper"] else absent(SILENT),
         TableEntry(line["widths"]),
         numeric(line["scales_paper"], "{:,.0f}", SILENT),

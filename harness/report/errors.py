@@ -12,10 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.select import Selection, first, where
+from harness.report.select import Selection, first, lines_of, where
 from harness.report.summaries import LEAST_RUNS, NO_AGREEMENT, NO_SAMPLE, Sample, agreement, summarised
-from harness.report.tables import Table, TableEntry, numeric, rules
-from sesn.methods import METHODS, Method, methods_on
+from harness.report.tables import Table, TableEntry, named, numeric, rules
+from sesn.methods import METHODS, Method
+from sesn.methods.method import LATER
 
 #: The paper's four settings of MNIST-scale.
 SETTINGS: tuple[dict[str, Any], ...] = tuple(
@@ -37,7 +38,9 @@ def mnist_frame(selections: Mapping[str, Selection]) -> Any:
     chosen = selections["mnist-scale"]
     here = _samples(chosen, "resolution", "augmented")
     lines = [
-        _line(chosen, here, row, "mnist", setting) | setting for row in methods_on("mnist") for setting in SETTINGS
+        _line(chosen, here, row, "mnist", setting) | setting
+        for row in lines_of("mnist", chosen)
+        for setting in SETTINGS
     ]
     return pd.DataFrame(lines, columns=[*COLUMNS, *SETTINGS[0]])
 
@@ -47,7 +50,7 @@ def stl10_frame(selections: Mapping[str, Selection]) -> Any:
     full, small = selections["stl10"], selections["stl10-reduced"]
     here, reduced = _samples(full), _samples(small)
     lines = []
-    for row in methods_on("stl10"):
+    for row in lines_of("stl10", full, small):
         sample = reduced.get((row.key,), NO_SAMPLE)
         beside = {"reduced": sample.mean, "reduced_reason": "" if sample.n else small.reason(row.key)}
         lines.append(_line(full, here, row, "stl10", {}) | beside)
@@ -70,7 +73,7 @@ def _line(
     found = agreement(paper, here)
     if chosen.unlike or found.within is None:
         found = NO_AGREEMENT
-    unpublished = row.absences.get(f"{network}/error", "the paper has no number")
+    unpublished = LATER if row.later else row.absences.get(f"{network}/error", "the paper has no number")
     return {
         **{"method": row.key, "paper": paper.mean, "paper_deviation": paper.standard_deviation, "paper_n": paper.n},
         **{"here": here.mean, "deviation": here.standard_deviation, "n": here.n},
@@ -118,7 +121,7 @@ def _table(frame: Any, network: str, columns: list[tuple[str, Any, str, str, str
     lines = []
     for method in dict.fromkeys(frame["method"]):
         entries = [_entry(where(part, method=method).iloc[0], part, *column) for _, part, _, *column in columns]
-        lines.append((TableEntry(METHODS[method].label_on(network)), *entries))
+        lines.append((named(method, METHODS[method].label_on(network)), *entries))
     return Table(heading, tuple(lines), rules(frame))
 
 
@@ -126,8 +129,10 @@ def _entry(line: Any, part: Any, value: str, spread: str, reason: str) -> TableE
     why = line[reason] or line["paper_reason"] or "the run gave no number"
     if value == "difference":
         return numeric(line[value], f"{{:+.2f}} {line[spread]}", why if line["reason"] else "not judged")
-    # The lowest of several is bold; one number alone is the lowest of nothing.
-    lowest = part[value].notna().sum() > 1 and line[value] == part[value].min()
+    # The lowest of several is bold, later methods by themselves; one number alone is the lowest of nothing.
+    later = METHODS[line["method"]].later
+    group = part[value][[METHODS[key].later == later for key in part["method"]]]
+    lowest = group.notna().sum() > 1 and line[value] == group.min()
     shown = spread and math.isfinite(line[spread]) and line["paper_n" if value == "paper" else "n"] >= LEAST_RUNS
     deviation = f" ± {line[spread]:.2f}" if shown else ""
     return numeric(line[value], "{:.2f}" + deviation, why, bold=bool(lowest))

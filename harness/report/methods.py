@@ -27,7 +27,9 @@ def methods_table(recipe: str = "paper") -> Table:
         table.add_column(network, justify="right", min_width=len(widest))
     table.add_column("source")
     discover()
-    for row in METHODS.values():
+    for above, row in zip([None, *METHODS.values()], METHODS.values(), strict=False):
+        if above is not None and row.later and not above.later:
+            table.add_section()
         cells = [_count(row, network, chosen, notes) for network in NETWORKS]
         label, source = Text.assemble(("●", row.colour), f" {row.label}"), _footnote(row.source.citation, notes)
         table.add_row(row.key, label, row.source.approach, *cells, source)

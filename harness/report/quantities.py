@@ -117,9 +117,14 @@ def _ratio(top: Numbers, bottom: Numbers, names: Sequence[str] = ("median", "low
 # --- marks and counts
 
 
+def _papers(lines: Any) -> Any:
+    """The lines of the methods that the paper compares."""
+    return lines[[METHODS[key].in_paper for key in lines["method"]]]
+
+
 def _marks(claim: Claim, frame: Any) -> list[Case]:
     question = claim["column"]
-    marked = frame[frame[f"{question}_agree"].isin(["yes", "no"])].to_dict("records")
+    marked = _papers(frame[frame[f"{question}_agree"].isin(["yes", "no"])]).to_dict("records")
     words = WORDS["claims"]["mark-differs"]
     others = [
         words.format(label=line["label"], paper=line[f"{question}_paper"], here=line[f"{question}_measured"])
@@ -168,7 +173,8 @@ def _here(frame: Any, claim: Claim, keys: Sequence[str], column: str = "here") -
 
 def _sides(claim: Claim) -> tuple[list[str], list[str]]:
     """The methods that a claim is about, and those that it compares them with."""
-    others = [row.key for row in methods_on("mnist") if not (row.ours or row.digest or "mnist/error" in row.absences)]
+    rivals = (row for row in methods_on("mnist") if row.in_paper and not row.ours)
+    others = [row.key for row in rivals if "mnist/error" not in row.absences]
     return claim["of"].split(), claim["than"].split() or others
 
 
@@ -202,7 +208,7 @@ def _offset(claim: Claim, frame: Any) -> list[Case]:
 
 
 def _rescaling() -> list[str]:
-    return [row.key for row in methods_on("mnist") if row.resamples and not row.digest]
+    return [row.key for row in methods_on("mnist") if row.resamples and row.in_paper]
 
 
 def _speed_up(claim: Claim, frame: Any) -> list[Case]:
@@ -225,7 +231,7 @@ def _printed_times(claim: Claim, paper: Any) -> Numbers:
 
 
 def _printed_rows(claim: Claim, paper: Any) -> Numbers:
-    rows = paper[paper["method"].notna()]
+    rows = _papers(paper[paper["method"].notna()])
     return {"count": len(where(rows, network=claim["network"]).dropna(subset=["value"]) if claim["network"] else rows)}
 
 

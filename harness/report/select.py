@@ -18,7 +18,7 @@ import pandas as pd
 
 from harness.experiment import Experiment
 from harness.records import BUDGETS, CORE, DIGESTS, METRICS, SOURCE, Budget
-from sesn.methods import METHODS
+from sesn.methods import METHODS, Method, methods_on
 from sesn.tools.machine import device_kind
 
 #: Places inside a cell; they may look like settings where a cell has only one of them.
@@ -98,6 +98,12 @@ def where(rows: Any, **wanted: Any) -> Any:
     for name, value in wanted.items():
         rows = rows[rows[name].eq(value)] if len(rows) else rows
     return rows
+
+
+def lines_of(network: str, *selections: Selection) -> list[Method]:
+    """The methods that have a line in a table of this network: a later one only if it was measured."""
+    measured = {key for chosen in selections for key in chosen.rows["method"].unique()}
+    return [row for row in methods_on(network) if not row.later or row.key in measured]
 
 
 def first(rows: Any, column: str) -> float:

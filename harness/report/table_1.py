@@ -21,7 +21,7 @@ import pandas as pd
 from harness.report.findings import sentence
 from harness.report.select import Selection, first, where
 from harness.report.summaries import summarised
-from harness.report.tables import Table, TableEntry, absent, numeric
+from harness.report.tables import Table, TableEntry, absent, named, numeric, rule_above_later
 from sesn.methods import METHODS
 
 #: At most this part of the plain convolution's Delta is small.
@@ -37,7 +37,7 @@ AGREES = {"yes": "✓", "no": "✗", "": ""}
 COLUMNS = (
     *("method", "label", "approach", "delta", "delta_all", "delta_cnn", "ratio"),
     *("ratio_integer", "ratio_grid", "ratio_any", "worst_ratio", "worst_downscale", "built", "refused"),
-    *("reach", "translation_error"),
+    *("reach", "translation_error", "claimed_in"),
     *(f"{question}_{part}" for question in QUESTIONS for part in ("paper", "measured", "agree")),
 )
 
@@ -113,15 +113,16 @@ def _line(key: str, rows: Any, ratios: Any, paper: Any) -> dict[str, Any]:
         "refused": str(refused[0]) if refused else "",
         "reach": int(reach),
         "translation_error": _median(where(rows, metric="translation_error")["value"]),
+        "claimed_in": "".join(paper["claimed_in"].dropna().head(1)) if "claimed_in" in paper else "",
         **_marks(measured, paper),
     }
 
 
 def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
-    """The paper's mark, the measured one, and yes or no; nothing where the paper has no such row."""
+    """The published mark, the measured one, and yes or no; nothing where there is none."""
     marks: dict[str, str] = {}
     for question, mark in measured.items():
-        published = str(paper[question].iloc[0]) if len(paper) else ""
+        published = "".join(paper[question].dropna().astype(str).head(1))
         same = "yes" if mark.strip("()") == published else "no" if published else ""
         marks |= {f"{question}_paper": published, f"{question}_measured": mark, f"{question}_agree": same}
     return marks
@@ -136,10 +137,10 @@ def table(frame: Any) -> Table:
     """For each question the paper's mark, and here the mark, its number and whether the two agree."""
     heading = [words for question in HEADINGS.values() for words in (f"{question}: paper", "here")]
     lines = [
-        (TableEntry(line["label"]), *(entry for question in QUESTIONS for entry in _question(line, question)))
+        (named(line["method"]), *(entry for question in QUESTIONS for entry in _question(line, question)))
         for line in frame.to_dict("records")
     ]
-    return Table(("Method", *heading), tuple(lines))
+    return Table(("Method", *heading), tuple(lines), rule_above_later(frame))
 
 
 def _question(line: dict[str, Any], question: str) -> list[TableEntry]:
@@ -150,7 +151,10 @@ def _question(line: dict[str, Any], question: str) -> list[TableEntry]:
     number = numbers.get(question, line.get(f"ratio_{family}"))
     words = [here, "" if number is None or math.isnan(number) else f"{number:.2g}", AGREES[agree]]
     mark = TableEntry(" ".join(filter(None, words)), number, bold=agree == "no")
-    return [TableEntry(published) if published else absent("the paper has no such row"), mark]
+    later = METHODS[line["method"]].later
+    source = f"as its authors claim: {line['claimed_in']}" if later else ""
+    why_not = "its authors' claim is not known here" if later else "the paper has no such row"
+    return [TableEntry(published, note=source) if published else absent(why_not), mark]
 
 
 def details_table(frame: Any) -> Table:
@@ -160,10 +164,10 @@ def details_table(frame: Any) -> Table:
     columns |= {"worst_ratio": "worst ratio", "worst_downscale": "at downscale"}
     columns |= {"reach": "scales seen", "translation_error": "shift error"}
     lines = [
-        (TableEntry(line["label"]), *(numeric(line[name], "{:.2g}", _why_not(line)) for name in columns))
+        (named(line["method"]), *(numeric(line[name], "{:.2g}", _why_not(line)) for name in columns))
         for line in frame.to_dict("records")
     ]
-    return Table(("Method", *columns.values()), tuple(lines))
+    return Table(("Method", *columns.values()), tuple(lines), rule_above_later(frame))
 
 
 def _why_not(line: dict[str, Any]) -> str:

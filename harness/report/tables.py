@@ -45,9 +45,21 @@ def rounded_count(value: float) -> str:
 
 
 def rules(frame: Any) -> tuple[int, ...]:
-    """A rule above the first SESN and one below the last, as in the paper."""
+    """A rule above the first SESN and one below the last, as in the paper; and one above the later methods."""
     own = [place for place, method in enumerate(dict.fromkeys(frame["method"])) if METHODS[method].ours]
-    return (own[0], own[-1] + 1) if own else ()
+    return ((own[0], own[-1] + 1) if own else ()) + rule_above_later(frame)
+
+
+def rule_above_later(frame: Any) -> tuple[int, ...]:
+    """A rule above the first method that appeared after the paper, if there is one."""
+    return tuple(n for n, method in enumerate(dict.fromkeys(frame["method"])) if METHODS[method].later)[:1]
+
+
+def named(method: str, label: str = "") -> TableEntry:
+    """A method's name at the beginning of its line; a later one has a note that says so, and who published it."""
+    row = METHODS[method]
+    note = f"later than the paper: {row.source.citation}" if row.later else ""
+    return TableEntry(label or row.label, note=note)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from harness.report.select import Selection, where
+from harness.report.select import Selection, lines_of, where
 from harness.report.summaries import rounding, summarised
-from harness.report.tables import Table, TableEntry, numeric, rules
-from sesn.methods import METHODS, REFERENCE, methods_on
+from harness.report.tables import Table, TableEntry, named, numeric, rules
+from sesn.methods import REFERENCE
 
 KEY = "epoch-time"
 RESOLUTIONS = (28, 56)
@@ -45,7 +45,7 @@ def frame(selections: Mapping[str, Selection]) -> Any:
     rows = chosen.rows[chosen.rows["metric"].isin(names)]
     lines = summarised(rows, ("metric", "method", "resolution")).to_dict("records")
     found = {(line["metric"], line["method"], int(line["resolution"])): line for line in lines}
-    made = [_line(chosen, found, row.key, side) for side in RESOLUTIONS for row in methods_on("mnist")]
+    made = [_line(chosen, found, row.key, side) for side in RESOLUTIONS for row in lines_of("mnist", chosen)]
     return pd.DataFrame(made, columns=COLUMNS)
 
 
@@ -88,8 +88,8 @@ def table(lines: Any) -> Table:
     rows = []
     for method, part in lines.groupby("method", sort=False):
         entries = [entry for cell in part.to_dict("records") for entry in _entries(cell)]
-        rows.append((TableEntry(METHODS[method].label), *entries))
-    return Table(tuple(heading), tuple(rows), rules(lines)[:1])
+        rows.append((named(method), *entries))
+    return Table(tuple(heading), tuple(rows), rules(lines))
 
 
 def _entries(cell: Any) -> list[TableEntry]:

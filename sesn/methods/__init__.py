@@ -38,10 +38,10 @@ _ROWS = (
     *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
 )
 
-#: Every method by its key, in the order of the paper's tables.
+#: Every method by its key, in the order of the paper's tables; those that appeared later stand at the end.
 METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
 #: The colours of methods that have none of their own: apart from those of the table and from each other.
-SPARE_COLOURS = ("#F00084", "#3C1848", "#000084", "#D80CF0", "#9C0078", "#00FC6C", "#78849C", "#B49CFC")
+SPARE_COLOURS = ("#000064", "#FF1098", "#D808F0", "#B01860", "#B0A0FF", "#A0F810", "#E8F0B8", "#D0F0F8")
 #: Where the methods from outside came from, by key; FILE.py:NAME in full for those of files.
 HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.
@@ -141,7 +141,7 @@ def build(
 
 
 def list_methods(network: str | None = None) -> list[str]:
-    """List the methods, in the order of the paper's tables.
+    """List the methods, in the order of the paper's tables; those that appeared later come last.
 
     Args:
         network: "mnist" or "stl10" for those that have this network; all by default.

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._checks import looked_up
+from sesn.algorithms.axis import PaddingMode
 from sesn.errors import Inadmissible, UsageError, WrongTypeError
 from sesn.layers.project import ScaleProjection
 from sesn.networks import NETWORKS, ParameterCount, Recipe, Skeleton, parameter_count
@@ -24,6 +25,8 @@ from sesn.scales import ScaleGrid
 #: What a method may lack: a network, a released network, or an error rate in the paper.
 ABSENCES = tuple(f"{network}{what}" for network in NETWORKS for what in ("", "/released", "/error"))
 NOT_GIVEN = "the method has no such network"
+#: Why a later method has nothing that the paper's authors could have printed or released.
+LATER = "the method appeared after the paper"
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 #: A layer by itself maps COLOURS to CHANNELS.
@@ -103,8 +106,11 @@ class Method:
         between: makes the layer from field [b, c, s, h, w] to field, of eight channels and three scales, each twice the
             one before; None if the method hands on no scales. One that has an interscale extent takes it as `extent`.
         side: of the kernel of the plain convolution that the layer is compared with.
-        resamples: what it resizes while it trains, if anything: its input or its filters.
+        resamples: what it resizes while it trains, if anything: its input, its filters, or the features between layers.
+        ends: what its layers take to lie past the border: zeros, or the image again, as the Fourier transform does.
         ours: whether it is one of the networks of the paper that is reproduced.
+        later: whether it appeared after that paper: it stands below the paper's methods in tables, and no claim of the
+            paper is judged by it.
         representative: whether it is trained where a budget has time for a few methods only.
         goals: what the benchmark expects.
         labels: printed names that differ on one network.
@@ -130,8 +136,10 @@ class Method:
     layer: AtStep | None = None
     between: Between | None = None
     side: Literal[3, 7] = MNIST_SIDE
-    resamples: Literal["", "input", "filters"] = ""
+    resamples: Literal["", "input", "filters", "features"] = ""
+    ends: PaddingMode = "zeros"
     ours: bool = False
+    later: bool = False
     representative: bool = True
     goals: Goals = NO_GOALS
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +155,8 @@ class Method:
         _checks.require(named, "colour", self.colour, "of the form #RRGGBB", "or leave it out")
         sides = (WIDE_SIDE, MNIST_SIDE)
         _checks.require(self.side in sides, "side", self.side, f"{WIDE_SIDE} or {MNIST_SIDE}", "or leave it out")
-        _checks.one_of("resamples", self.resamples, ("", "input", "filters"))
+        _checks.one_of("resamples", self.resamples, ("", "input", "filters", "features"))
+        _checks.one_of("ends", self.ends, ("zeros", "circular"))
         if not self.networks and self.layer is None:
             raise UsageError(f"method {self.key!r} must have a network or a layer: give `networks` or `layer`")
         for network in NETWORKS:
@@ -171,6 +180,11 @@ class Method:
         for name, make in (makers | {"layer": self.layer, "between": self.between}).items():
             if not (callable(make) or (make is None and name not in makers)):
                 raise WrongTypeError(f"method {self.key!r}: " + _checks.complaint(name, make, "a function"))
+
+    @property
+    def in_paper(self) -> bool:
+        """Whether the paper compares it: it is neither later nor from outside."""
+        return not (self.later or self.digest)
 
     def label_on(self, network: str) -> str:
         """Name it as the tables of one network do.
@@ -196,7 +210,9 @@ class Method:
         known_recipe(recipe)
         if _known_network(network) not in self.networks:
             return self.absences.get(network, NOT_GIVEN)
-        return self.absences.get(f"{network}/released") if recipe == "released" else None
+        if recipe == "paper":
+            return None
+        return LATER if self.later else self.absences.get(f"{network}/released")
 
     def build(self, network: str, recipe: Recipe = "paper", **options: Any) -> nn.Module:
         """Build a network with fresh weights.
