@@ -19,7 +19,9 @@ from sesn._source import names_file
 from sesn.errors import UsageError
 from sesn.methods import outside
 from sesn.methods.cnn import CNN, WRN
+from sesn.methods.disco import DISCO
 from sesn.methods.dss import DSS_SCALAR, DSS_VECTOR
+from sesn.methods.gauss_der import GAUSS_DER
 from sesn.methods.harmonic import HARM_WRN
 from sesn.methods.method import Method as Method
 from sesn.methods.method import Source as Source
@@ -36,6 +38,7 @@ from sesn.networks import Recipe
 _ROWS = (
     *(CNN, WRN, SICNN_SCALAR, SICNN_VECTOR, SI_CONVNET, SEVF_SCALAR, SEVF_VECTOR, DSS_SCALAR, DSS_VECTOR, SS_CNN),
     *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
+    *(DISCO, GAUSS_DER),
 )
 
 #: Every method by its key, in the order of the paper's tables; those that appeared later stand at the end.

@@ -10,7 +10,8 @@ V // 2 + 1 pixels left out. The difference is linear in the kernels, so the squa
 quadratic form in them, whose matrix (the *moments* of the batch) is computed once. Steps of the optimiser then need no
 images, and have the gradient that they would have with them.
 
-`python -m sesn.methods._disco_fit` repeats the fits and writes them, with their settings, to the files of the package.
+`python -c "from sesn.methods import _disco_fit; _disco_fit.write()"` repeats the fits and writes them, with their
+settings, to the files of the package.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sesn.basis.steerable import EXACT
+
 #: Where the fits are kept, and what is known of how they were made.
 KERNELS, PROVENANCE = (Path(__file__).with_name(name) for name in ("disco_kernels.npz", "disco_kernels.json"))
 #: Side of the images.
 IMAGE_SIDE = 154
 #: Mean and spread of noise of eight bits, from 0 to 1.
 NOISE = 0.5, math.sqrt((256**2 - 1) / 12) / 255
-EXACT = torch.float64
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class FitSettings:
     scales: tuple[float, ...]
     side: int
     size: int
-    images: int = 64
-    batch: int = 16
+    images: int = 32
+    batch: int = 8
     steps: int = 157
     epochs: int = 40
     rate: float = 1e-3
@@ -78,7 +80,7 @@ class Fit:
 
 def whole_kernels(scale: int, size: int, side: int) -> Tensor:
     """The E x E pixels, rows before columns, each a kernel of one tap, `scale` pixels apart: [E^2, side, side]."""
-    kernels, places = torch.zeros(size, size, side, side, dtype=EXACT), torch.arange(size)
+    kernels, places = torch.zeros(size, size, side, side, **EXACT), torch.arange(size, device="cpu")
     taps = side // 2 + scale * (places - size // 2)
     kernels[places[:, None], places[None, :], taps[:, None], taps[None, :]] = 1.0
     return kernels.reshape(size**2, side, side)
@@ -93,21 +95,21 @@ def taps_of(maps: Tensor, side: int) -> Tensor:
     """Every circular shift of maps [b, 1, h, w] by the taps of a kernel: [b, V^2, h, w]."""
     half = side // 2
     columns = F.unfold(F.pad(maps, (half,) * 4, mode="circular"), side)
-    return columns.unflatten(-1, maps.shape[-2:])
+    return columns.reshape(*columns.shape[:2], *maps.shape[-2:])
 
 
 def noise(settings: FitSettings) -> Tensor:
     """The images [n, 1, 154, 154]: noise of eight bits, from 0 to 1."""
     generator = torch.Generator().manual_seed(settings.seed)
     shape = settings.images, 1, IMAGE_SIDE, IMAGE_SIDE
-    return torch.randint(0, 256, shape, generator=generator).to(EXACT) / 255
+    return torch.randint(0, 256, shape, generator=generator, device="cpu").to(**EXACT) / 255
 
 
 def moments(images: Tensor, ratio: float, side: int) -> Tensor:
     """The matrix [2 V^2, 2 V^2] of the squared norm of one pair of scales, for the kernels (k_i, k_j) in a row."""
-    total = torch.zeros(2 * side**2, 2 * side**2, dtype=EXACT)
+    total = torch.zeros(2 * side**2, 2 * side**2, **EXACT)
     frame = side // 2 + 1
-    for image in images.split(1):
+    for image in torch.split(images, 1):
         before, after = taps_of(shrunk(image, ratio), side), shrunk(taps_of(image, side), ratio)
         both = torch.cat([before, -after], dim=1)[0, :, frame:-frame, frame:-frame].flatten(1)
         total += both @ both.t()
@@ -121,7 +123,7 @@ def expected_moments(ratio: float, side: int, image_side: int = IMAGE_SIDE) -> T
     axis, and what the mean brightness adds.
     """
     mean, spread = NOISE
-    eye = torch.eye(image_side, dtype=EXACT)
+    eye = torch.eye(image_side, **EXACT)
     rows = shrunk(eye[None, None].expand(1, 1, -1, -1), ratio).shape[-1]
     # The matrix of shrinking along one axis: lines that are constant along the other keep their values there.
     matrix = shrunk(eye[None, :, :, None].expand(-1, -1, -1, image_side), ratio)[0, :, :, 0].t()
@@ -134,14 +136,14 @@ def expected_moments(ratio: float, side: int, image_side: int = IMAGE_SIDE) -> T
         [torch.kron(line[i : i + side, j : j + side], line[i : i + side, j : j + side]) for j in (0, side)]
         for i in (0, side)
     ]
-    signs = torch.tensor([1.0, -1.0], dtype=EXACT).repeat_interleave(side**2)
+    signs = torch.tensor([1.0, -1.0], **EXACT).repeat_interleave(side**2)
     white = torch.cat([torch.cat(row, dim=1) for row in blocks])
     return (spread**2 * white + mean**2 * (rows - 2 * frame) ** 2) * signs[:, None] * signs
 
 
 def loss_of(kernels: Sequence[Tensor], matrices: dict[tuple[int, int], Tensor]) -> Tensor:
     """The sum over pairs of scales of the norm of the difference, of all functions and images together."""
-    total = torch.zeros((), dtype=EXACT)
+    total = torch.zeros((), **EXACT)
     for (i, j), matrix in matrices.items():
         pair = torch.cat([kernels[i].flatten(1), kernels[j].flatten(1)], dim=1)
         total = total + ((pair @ matrix) * pair).sum().clamp_min(0).sqrt()
@@ -157,7 +159,7 @@ def fit(settings: FitSettings) -> Fit:
     ]
     batches = [
         {(i, j): moments(part, settings.scales[i] / settings.scales[j], settings.side) for i, j in pairs}
-        for part in noise(settings).split(settings.batch)
+        for part in torch.split(noise(settings), settings.batch)
     ]
     return descend(settings, batches)
 
@@ -168,9 +170,7 @@ def descend(settings: FitSettings, batches: Sequence[dict[tuple[int, int], Tenso
     kernels = [
         whole_kernels(int(scale), settings.size, settings.side)
         if scale.is_integer()
-        else torch.randn(
-            settings.size**2, settings.side, settings.side, generator=generator, dtype=EXACT
-        ).requires_grad_()
+        else torch.randn(settings.size**2, settings.side, settings.side, generator=generator, **EXACT).requires_grad_()
         for scale in settings.scales
     ]
     optimiser = torch.optim.Adam([one for one in kernels if one.requires_grad], settings.rate)
@@ -179,7 +179,7 @@ def descend(settings: FitSettings, batches: Sequence[dict[tuple[int, int], Tenso
     best = [one.detach().clone() for one in kernels]
     for _ in range(settings.epochs):
         total = 0.0
-        for index in torch.randint(len(batches), (settings.steps,), generator=generator).tolist():
+        for index in torch.randint(len(batches), (settings.steps,), generator=generator, device="cpu").tolist():
             optimiser.zero_grad()
             loss = loss_of(kernels, batches[index])
             loss.backward()  # type: ignore[no-untyped-call]
@@ -201,7 +201,7 @@ def least_kernels(scale: float, size: int, side: int) -> Tensor:
     whole = whole_kernels(1, size, side).flatten(1)
     matrix, taps = expected_moments(1 / scale, side), side**2
     cross, own = matrix[:taps, taps:], matrix[taps:, taps:]
-    solution = torch.linalg.lstsq(own, -(whole @ cross).t(), driver="gelsd").solution
+    solution: Tensor = torch.linalg.lstsq(own, -(whole @ cross).t(), driver="gelsd").solution
     return solution.t().reshape(size**2, side, side)
 
 
@@ -216,7 +216,3 @@ def write(folder: Path = KERNELS.parent) -> None:
         told[name] = {**asdict(settings), "first_loss": found.losses[0], "least_loss": min(found.losses)}
     np.savez_compressed(folder / KERNELS.name, **arrays)  # type: ignore[arg-type]
     (folder / PROVENANCE.name).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write()

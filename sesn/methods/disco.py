@@ -154,9 +154,10 @@ def between(extent: int = EXTENT) -> nn.Module:
 DISCO = Method(
     "disco",
     "DISCO",
-    Source("Sosnovik et al. 2021, BMVC", "Filter Rescaling"),
+    Source("Sosnovik et al. 2021, BMVC", "Discrete Filters"),
     "#8A5A00",
     {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
     at_step,
     between,
+    later=True,
 )

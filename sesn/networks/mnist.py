@@ -116,7 +116,7 @@ class MNISTScaleNet(nn.Module):
         self.num_classes = _checks.whole("num_classes", num_classes, 1)
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.channels = _three(parts.channels if channels is None else channels)
-        self.upsample = _upsampling(regime)
+        self.upsample = upsampling(regime)
         self.stages = nn.Sequential(*_stages(parts, (self.in_channels, *self.channels), regime.resolution))
         self.projection = parts.projection()
         self.head = nn.Sequential(
@@ -132,11 +132,7 @@ class MNISTScaleNet(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Scores of the classes."""
-        _checks.real_tensor("image", image, "b c h w")
-        _checks.extent("image", image, 1, self.in_channels, "network's in_channels", OTHER_CHANNELS)
-        for axis in (2, 3):
-            remedy = "give the image itself: a network at 56 upsamples it"
-            _checks.extent("image", image, axis, SIDE, "side of an MNIST image", remedy)
+        check_image(image, self.in_channels)
         features: Tensor = self.projection(self.stages(self.upsample(image)))
         scores: Tensor = self.head(features.flatten(1))
         return scores
@@ -154,7 +150,17 @@ def _three(channels: Three) -> Three:
     return a, b, c
 
 
-def _upsampling(regime: Regime) -> nn.Module:
+def check_image(image: Tensor, in_channels: int) -> None:
+    """Refuse what are no images of MNIST."""
+    _checks.real_tensor("image", image, "b c h w")
+    _checks.extent("image", image, 1, in_channels, "network's in_channels", OTHER_CHANNELS)
+    for axis in (2, 3):
+        remedy = "give the image itself: a network at 56 upsamples it"
+        _checks.extent("image", image, axis, SIDE, "side of an MNIST image", remedy)
+
+
+def upsampling(regime: Regime) -> nn.Module:
+    """What brings an image of MNIST to the resolution: bilinear by the paper, to the nearest pixel by the release."""
     factor = regime.resolution // SIDE
     if factor == 1:
         return nn.Identity()

@@ -63,8 +63,8 @@ class Skeleton(ABC):
         """A layer from what the first hands on to the same."""
 
     @abstractmethod
-    def widths(self, recipe: Recipe) -> tuple[int, int, int]:
-        """The channels of its three stages or groups, before widening."""
+    def widths(self, recipe: Recipe) -> tuple[int, ...]:
+        """The channels of its stages or groups, before widening."""
 
 
 class NetworkTask(NamedTuple):
