@@ -31,6 +31,7 @@ from sesn.layers.drop import ScaleDropout as ScaleDropout
 from sesn.layers.each import EachScale as EachScale
 from sesn.layers.fit import Fitted as Fitted
 from sesn.layers.fit import complete_basis as complete_basis
+from sesn.layers.nested import NestedReLU as NestedReLU
 from sesn.layers.nonlinearity import BandlimitedReLU as BandlimitedReLU
 from sesn.layers.norm import ScaleBatchNorm as ScaleBatchNorm
 from sesn.layers.norm import ScaleGroupNorm as ScaleGroupNorm
@@ -52,6 +53,9 @@ from sesn.meter.assertions import assert_equivariant as assert_equivariant
 from sesn.meter.assertions import equivariance_error as equivariance_error
 from sesn.meter.compare import EquivarianceError as EquivarianceError
 from sesn.meter.diagnosis import diagnose as diagnose
+from sesn.meter.elements import Rotation as Rotation
+from sesn.meter.elements import Transform as Transform
+from sesn.meter.elements import rotate as rotate
 from sesn.meter.finding import Finding as Finding
 from sesn.meter.meter import Meter as Meter
 from sesn.meter.outputs import OutputOf as OutputOf

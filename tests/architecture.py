@@ -53,7 +53,7 @@ STAGE_IMPORTS = frozenset(
 #: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.
 ASSEMBLING = frozenset(
     {"compare", "reference_error", "output_crop", "output_grid", "output_kind", "automatic_crop"}
-    | {"receptive_field_of", "spoiled_along", "read", "_sums", "_ratio"}
+    | {"receptive_field_of", "spoiled_along", "read", "sums_of", "ratio_of"}
 )
 #: The matrices that rescale, which layers and the meter share.
 RESAMPLERS = "sesn.algorithms.resample"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +50,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "SpatialAdaptivePool": (lambda: sesn.SpatialAdaptivePool(3), FIELD),
     "EachScale": (lambda: sesn.EachScale(nn.MaxPool2d(2)), FIELD),
     "BandlimitedReLU": (sesn.BandlimitedReLU, FIELD),
+    "NestedReLU": (lambda: sesn.NestedReLU([6, 9]), FIELD),
     "DSSLift": (lambda: dss.DSSLift(2), IMAGE),
     "DSSConv": (lambda: dss.DSSConv(2, 3, 3, 2), FIELD),
     "HarmonicConv": (lambda: harmonic.HarmonicConv(2, 3), IMAGE),
@@ -167,10 +168,13 @@ def test_an_export_with_open_sides_says_that_they_are_fixed() -> None:
         torch.export.export(layer, (x,), dynamic_shapes=(sides,))
 
 
-@pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
-def test_the_bandlimited_relu_runs_in_onnxruntime(padding_mode: Literal["zeros", "circular"], tmp_path: Path) -> None:
+RECTIFIERS = [sesn.BandlimitedReLU("zeros"), sesn.BandlimitedReLU("circular"), sesn.NestedReLU([6, 9])]
+
+
+@pytest.mark.parametrize("layer", RECTIFIERS, ids=str)
+def test_a_low_pass_relu_runs_in_onnxruntime(layer: nn.Module, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    layer, x = sesn.BandlimitedReLU(padding_mode).eval(), slow.uniform(1, *FIELD).float()
+    layer, x = layer.eval(), slow.uniform(1, *FIELD).float()
     torch.onnx.export(layer, (x,), tmp_path / "layer.onnx", dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(tmp_path / "layer.onnx", providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sesn import (
     BandlimitedReLU,
     GlobalPool,
+    NestedReLU,
     ScaleBatchNorm,
     ScaleConv,
     ScaleConv1x1,
@@ -73,6 +74,7 @@ OTHERS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "global max": (lambda **o: GlobalPool("max"), FIELD),
     "global mean": (lambda **o: GlobalPool("mean"), FIELD),
     "bandlimited": (lambda **o: BandlimitedReLU(), FIELD),
+    "nested": (lambda **o: NestedReLU([6, 9]), FIELD),
     "bandlimited, periodic": (lambda **o: BandlimitedReLU("circular"), FIELD),
 }
 

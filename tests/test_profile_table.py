@@ -198,8 +198,11 @@ def test_a_shift_of_one_pixel_shows_the_pool_and_the_stride_does_not(run: Any) -
         ("--sort name", "--sort (='name')"),
         ("--picture out.pdf", "--picture (='out.pdf')"),
         ("--translate 0", "--translate (='0')"),
-        ("--translate 13", "--translate (='13') must be stride or a whole number of pixels from 1 to 12"),
-        ("--translate 1.5", "--translate (='1.5')"),
+        ("--translate 13", "--translate (='13') must be stride or numbers of pixels above 0 and at most 12"),
+        ("--translate 1,2", "--translate (='1,2') must be one number here"),
+        ("--translate far", "--translate (='far')"),
+        ("--rotate 360", "--rotate (='360') must be angles in degrees, no multiples of 360"),
+        ("--rotate 30 --translate 1", "--rotate (='30') must be left out with --translate"),
         ("--translate 1 --downscale 2", "--translate (='1') must be left out with --downscale"),
     ],
 )

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sesn
-from sesn import Finding, Meter, ScaleConv, ScaleGrid, ScaleLift, basis_a, diagnose
+from sesn import Finding, Meter, Rotation, ScaleConv, ScaleGrid, ScaleLift, ScaleTranslation, basis_a, diagnose
+from sesn.meter.elements import Element
 from sesn.tools.images import image_set, random_images
 
 PHOTOGRAPHS, _ = image_set("embedded", 1, 96, 96, 4)
@@ -155,7 +156,7 @@ class Reversed(ScaleLift):
 
 SMALL = random_images(0, (2, 1, 64, 64)).float()
 #: A network for every finding, and how it is measured.
-PROVOKED: dict[str, tuple[Callable[[], nn.Module], Meter, float]] = {
+PROVOKED: dict[str, tuple[Callable[[], nn.Module], Meter, Element]] = {
     "no signal": (dead, FOLLOW, 0.5),
     "chance or the other images": (
         lambda: Does(lambda x, conv: conv(x) - conv(x).mean(0), nn.Conv2d(1, 2, 3, padding=1)),
@@ -181,6 +182,8 @@ PROVOKED: dict[str, tuple[Callable[[], nn.Module], Meter, float]] = {
     "padding": (lambda: lift(smallest=1.0, bias=False), FOLLOW, 0.5),
     "stride phase and even sizes": (lambda: nn.Conv2d(1, 2, 3, 2, 1), FOLLOW, 0.5),
     "aliasing by the nonlinearity": (lambda: nn.Sequential(lift(), nn.ReLU()), FOLLOW, 0.5),
+    "kernels with a direction": (lambda: nn.Conv2d(1, 2, 5, padding=2), FOLLOW, Rotation(30)),
+    "stride phase": (lambda: nn.Conv2d(1, 2, 3, 2, 1), FOLLOW, ScaleTranslation(1.0, (1, 1))),
 }
 
 

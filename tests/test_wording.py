@@ -70,6 +70,13 @@ ON_ONE = {
     f"check networks.py:identity {SMALL} --picture o.png --json o.png": "--json (='o.png') must be another file than",
     f"check networks.py:bad_window {SMALL}": "`window` (='narrow')",  # of the file's own Python
     "check networks.py:identity --input 1x32x32 --downscale 0.0005": "--downscale (=0.0005) must be at least",
+    "check networks.py:identity --action shear": "--action (='shear') must be one of scale, translate, rotate",
+    f"check networks.py:identity {SMALL} --action rotate": "--downscale (='2') must be left out with --action rotate",
+    "check networks.py:identity --rotate 30 --action scale": "--rotate (='30') must be left out with --action scale",
+    "check networks.py:identity --input 1x32x48 --rotate 30": "--input (='1x32x48') must be square to be rotated",
+    "check networks.py:identity --rotate much": "--rotate (='much') must be angles in degrees",
+    "check networks.py:identity --input 1x32x32 --translate 1,9": "--translate (='1,9') must be stride or numbers of",
+    "check networks.py:identity --rotate 30 --resampler fourier": "--resampler (='fourier') must be lanczos3, bicubic",
     f"profile networks.py:identity {SMALL} --canvas stretch": "--canvas (='stretch') must be one of",
     f"causes networks.py:unseen {SMALL}": "crop",
     "tune --scales 1": "--scales (=1) must be at least 2",

@@ -136,6 +136,22 @@ def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: 
 def _local(
     positions: Tensor, size: int, kernel: Callable[[Tensor], Tensor], radius: float, stretch: float, ends: Ends
 ) -> Tensor:
+    """The matrix of a kernel of finite support."""
+    index, weights = _taps(positions, size, kernel, radius, stretch, ends)
+    matrix = torch.zeros(len(positions), size, dtype=torch.float64)
+    return matrix.scatter_add(1, index, weights)
+
+
+def taps(positions: Tensor, size: int, resampler: Resampler, ends: Ends) -> tuple[Tensor, Tensor]:
+    """Which pixels an interpolation at each position takes, and their weights, both [positions, taps]."""
+    kernel, radius = _KERNELS[resampler]
+    index, weights = _taps(positions, size, kernel, radius, 1.0, ends)
+    return index[:, 1:-1], weights[:, 1:-1]  # those at both ends have no weight unless a kernel is stretched
+
+
+def _taps(
+    positions: Tensor, size: int, kernel: Callable[[Tensor], Tensor], radius: float, stretch: float, ends: Ends
+) -> tuple[Tensor, Tensor]:
     """Weights of a kernel of finite support, normalised over all whole pixels: those past the ends too, if zeros."""
     reach = math.ceil(radius)
     pixels = positions.floor()[:, None] + torch.arange(-reach, reach + 2, dtype=torch.float64)
@@ -150,8 +166,7 @@ def _local(
     elif ends != "circular":
         weights = torch.where(there, weights, torch.zeros_like(weights))
         index = index.clamp(0, size - 1)
-    matrix = torch.zeros(len(positions), size, dtype=torch.float64)
-    return matrix.scatter_add(1, index % size, weights)
+    return index % size, weights
 
 
 def _fourier(positions: Tensor, size: int, factor: float) -> Tensor:

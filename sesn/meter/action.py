@@ -1,17 +1,19 @@
 """The group acting: scalings and translations, on images and on fields over scale x space.
 
 L_s[f](x) = f(x/s) on an image; L_s[f](k, x) = f(s^-1 k, s^-1 x) on a field, whose scale axis shifts as well.
+Rotations, and whatever else can be done to images, are in `sesn.meter.elements`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from sesn._checks import floating, require
+from sesn._checks import floating, positive, require
 from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, along_both, bands, whole
@@ -20,8 +22,65 @@ from sesn.errors import WrongTypeError
 from sesn.scales import ScaleGrid
 
 
+class GroupElement:
+    """What is done to images, and to outputs with spatial axes likewise."""
+
+    scale: float  # the factor s by which it changes sizes
+    shift: float = 0.0  # the most pixels by which it moves the image's centre, down or right
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """What it is and how much of it, for a heading and a column: ("downscale", "2")."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return " ".join(self.named)
+
+    def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
+        """Move maps.
+
+        Args:
+            maps: [..., h, w].
+            resampler, ends, canvas: as in `sesn.Meter`.
+            stride: pixels of the image between neighbours.
+
+        Returns:
+            The maps moved.
+        """
+        raise NotImplementedError
+
+    def act_on_outputs(self, output: Tensor) -> Tensor | None:
+        """Move an output, whatever its kind.
+
+        Args:
+            output: of a module.
+
+        Returns:
+            The output moved; None if it is moved like an image or, without spatial axes, not at all.
+        """
+        return None
+
+    def check(self, images: Tensor) -> None:
+        """Refuse images that it cannot act on.
+
+        Args:
+            images: [b, c, h, w].
+        """
+
+    def hidden(self, canvas: Canvas) -> float:
+        """Tell the part of the side, at each border, where the moved image shows no picture.
+
+        Args:
+            canvas: "follow" or "keep".
+
+        Returns:
+            A number from 0 to 1/2.
+        """
+        return 0.0
+
+
 @dataclass(frozen=True)
-class ScaleTranslation:
+class ScaleTranslation(GroupElement):
     """An element (s, t) of the scale-translation group H: x -> s x + t, with t = (down, right).
 
     `g2 @ g1` is (s2 s1, s2 t1 + t2): first g1, then g2.
@@ -42,7 +101,10 @@ class ScaleTranslation:
     translation: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        require(math.isfinite(self.scale) and self.scale > 0, "scale", self.scale, "positive and finite")
+        require(positive(self.scale), "scale", self.scale, "positive and finite")
+        pixels = isinstance(self.translation, tuple) and len(self.translation) == 2
+        pixels = pixels and all(isinstance(one, Real) and math.isfinite(one) for one in self.translation)
+        require(pixels, "translation", self.translation, "two finite numbers, pixels down and right")
 
     def __matmul__(self, other: ScaleTranslation) -> ScaleTranslation:
         down, right = (self.scale * t1 + t2 for t1, t2 in zip(other.translation, self.translation, strict=True))
@@ -68,19 +130,46 @@ class ScaleTranslation:
         """
         return self.scale * points + points.new_tensor(self.translation)
 
+    __str__ = GroupElement.__str__
 
-#: A factor s, or a translation with it.
-Element = float | ScaleTranslation
+    @property
+    def shift(self) -> float:  # type: ignore[override]
+        """The most pixels of the translation, down or right."""
+        return max(map(abs, self.translation))
 
+    @property
+    def named(self) -> tuple[str, str]:
+        """Told as a downscale, a shift or both."""
+        down, right = self.translation
+        pixels = f"{down:.4g}" if down == right else f"{down:.4g}, {right:.4g}"
+        pixels += " pixel" if pixels == "1" else " pixels"
+        if self.scale == 1 and self.shift:
+            return "shift by", pixels
+        return "downscale", f"{1 / self.scale:.4g}" + (f", shift by {pixels}" if self.shift else "")
 
-def scale_of(element: Element) -> float:
-    """The factor s."""
-    return element.scale if isinstance(element, ScaleTranslation) else element
+    def act(self, maps: Tensor, resampler: Resampler, ends: Ends, canvas: Canvas, stride: float = 1) -> Tensor:
+        """Rescale maps about the centre, and then shift them.
 
+        Args:
+            maps, resampler, ends, canvas, stride: as in `GroupElement.act`.
 
-def shift_of(element: Element) -> float:
-    """The most pixels of the translation, down or right."""
-    return max(map(abs, element.translation)) if isinstance(element, ScaleTranslation) else 0.0
+        Returns:
+            The maps moved.
+        """
+        small = rescale(maps, self.scale, resampler, ends, canvas=canvas)
+        down, right = (pixels / stride for pixels in self.translation)
+        return shifted(small, down, right, resampler, ends) if self.shift else small
+
+    def hidden(self, canvas: Canvas) -> float:
+        """Tell the part of the background on a canvas that is kept.
+
+        Args:
+            canvas: "follow" or "keep".
+
+        Returns:
+            A number from 0 to 1/2.
+        """
+        return (1 - min(1.0, self.scale)) / 2 if canvas == "keep" else 0.0
 
 
 def rescale(

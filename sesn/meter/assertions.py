@@ -12,6 +12,7 @@ from sesn._checks import require
 from sesn.algorithms.resample import Canvas, Ends, Resampler
 from sesn.meter.compare import Action, EquivarianceError, middle
 from sesn.meter.diagnosis import diagnose
+from sesn.meter.elements import Element
 from sesn.meter.meter import Meter
 from sesn.meter.reading import Kind
 from sesn.scales import ScaleGrid
@@ -26,7 +27,7 @@ ROUNDING = {torch.float64: 0.0, torch.float32: 0.0, torch.float16: 1e-3, torch.b
 def equivariance_error(
     module: nn.Module,
     images: Tensor,
-    factor: float,
+    factor: Element,
     *,
     grid: ScaleGrid | None = None,
     kind: Kind = "auto",
@@ -61,7 +62,7 @@ def equivariance_error(
 def assert_equivariant(
     module: nn.Module,
     images: Tensor,
-    factor: float,
+    factor: Element,
     *,
     tolerance: float | None = None,
     absolute: bool = False,
@@ -115,7 +116,9 @@ def explain(
         context += ", and no network can be told from an equivariant one below it: choose a larger tolerance"
     elif error.ceiling is not None and not math.isnan(delta):
         context += f", Delta itself {delta:.2g}, and unrelated images give {middle(error.ceiling):.2g}"
-    heading = f"not scale-equivariant at factor {error.factor:.4g} (downscale {1 / error.factor:.4g}): {verdict}"
+    heading = f"not scale-equivariant at factor {error.factor:.4g} ({error.element}): {verdict}"
+    if not error.rescaled:
+        heading = f"not equivariant under the {error.element}: {verdict}"
     causes = [f"  likely cause: {finding}" for finding in diagnose(module, images, error)[:3]]
     return "\n".join([heading, context, *_where(error), *causes])
 

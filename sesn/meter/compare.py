@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from sesn.algorithms import Axis
-from sesn.algorithms.resample import Ends, Resampler
-from sesn.algorithms.separable import make_passes
-from sesn.basis import Profile, ProfilePairs
+from sesn._checks import positive, require
 from sesn.errors import UsageError, WrongTypeError
-from sesn.meter.action import rescale
+from sesn.meter.action import GroupElement, ScaleTranslation
 from sesn.meter.reading import SPATIAL, Reading, call
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
@@ -34,10 +31,6 @@ ROUNDING_ENERGY = 1e-24
 INDEPENDENT = 1e-12
 #: Delta itself shows something only where they differ by more than this; they usually do by about 1 to 2.
 HARDLY = 0.1
-#: The lift that shows the probe's floor: the narrower of the two widths compared, and half its window in sigmas.
-SIGMA = 1.5
-HALF_WIDTH = 6.0
-_ORDERS = [(Profile(row), Profile(column)) for column in range(3) for row in range(3)]
 
 
 @dataclass(frozen=True)
@@ -52,8 +45,12 @@ class Branches:
     moved: Tensor  # L_s Phi(f) before the scale axis shifts; scale channels without a partner may be zero
     kind: str
     grid: ScaleGrid | None  # None without a scale axis
-    factor: float
-    shift: float = 0  # the most pixels by which the images were translated
+    element: GroupElement  # what was done to the images
+
+    @property
+    def factor(self) -> float:
+        """The factor s."""
+        return self.element.scale
 
     def others(self) -> Tensor:
         """Phi(L_s f) of another image in place of each: the next one or, where that is the same image, noise."""
@@ -103,6 +100,8 @@ class EquivarianceError:
             two outputs were compared that had no other.
         ceiling_centred: `ceiling` without the channels' means, as in `centred`.
         energy: the mean square of L_s Phi(f) over the valid channels.
+        largest: the largest difference |L_s Phi(f) - Phi(L_s f)| of any number in the valid channels.
+        span: the range of L_s Phi(f) over the valid channels, its largest number less its smallest.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
         residual: how far ln(factor) is from the grid; above 0.02 the partners are only the nearest ones.
@@ -112,6 +111,7 @@ class EquivarianceError:
         by_scale: Delta of each pair, [pairs, images].
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
         measured: layers that do not say how far they look; the crop was chosen by gradients because of them.
+        element: what was done to the images: a scaling, a shift, a rotation or a pair of functions.
         meter: how it was measured; None where two outputs were compared that no meter made.
 
     Example:
@@ -128,6 +128,8 @@ class EquivarianceError:
     ceiling: Tensor | None
     ceiling_centred: Tensor | None
     energy: Tensor
+    largest: Tensor
+    span: Tensor
     lost: int
     factor: float
     residual: float
@@ -136,6 +138,7 @@ class EquivarianceError:
     pairs: tuple[tuple[int, int], ...]
     by_scale: Tensor
     border: Tensor
+    element: GroupElement
     measured: tuple[str, ...] = ()
     meter: Meter | None = None
 
@@ -148,6 +151,41 @@ class EquivarianceError:
         """
         plain = self.valid / _chance(self.ceiling)
         return torch.maximum(plain, self.centred / _chance(self.ceiling_centred)) if self.kind in SPATIAL else plain
+
+    @property
+    def decibels(self) -> Tensor:
+        """Delta as a ratio of signal to error in decibels, -10 log10 Delta: more is better, and 0 dB is a Delta of 1.
+
+        A Delta of 1e-5 is 50 dB, 6 % are 12.2 dB. Infinite where Delta is 0.
+        """
+        return -10 * self.valid.log10()
+
+    def psnr(self, value_range: float | None = None) -> Tensor:
+        """Give the peak signal-to-noise ratio of an output that is an image, 20 log10(range) - 10 log10 MSE.
+
+        MSE is the mean square of L_s Phi(f) - Phi(L_s f) over channels and what the crop leaves.
+
+        Args:
+            value_range: the range of the image's values: 1 for values in 0..1, 2 for values in -1..1; by default each
+                output's own (`span`).
+
+        Returns:
+            Decibels, one number per image.
+
+        Raises:
+            UsageError: the range is not positive, or the output is no image [b, c, h, w].
+        """
+        given = value_range is None or positive(value_range)
+        require(given, "value_range", value_range, "a positive number", "for example 2 for -1..1")
+        remedy = "for other outputs `decibels` has the ratio of signal to error"
+        require(self.kind == "map", "kind", self.kind, "a map: PSNR is defined for images [b, c, h, w]", remedy)
+        peak = self.span if value_range is None else torch.full_like(self.span, value_range)
+        return 20 * peak.log10() - 10 * (self.valid * self.energy).log10()
+
+    @property
+    def psnr_of_map(self) -> Tensor | None:
+        """`psnr` by the output's own range; None if the output is no map."""
+        return self.psnr() if self.kind == "map" else None
 
     @property
     def at_floor(self) -> bool:
@@ -200,6 +238,11 @@ class EquivarianceError:
         return middle(self.judged(absolute=absolute)) <= tolerance and not self.empty(absolute=absolute)
 
     @property
+    def rescaled(self) -> bool:
+        """Whether sizes were changed: otherwise images were shifted, rotated or moved by a pair of functions."""
+        return isinstance(self.element, ScaleTranslation) and not self.element.shift
+
+    @property
     def on_grid(self) -> bool:
         """Whether the factor is a step of the grid; otherwise the nearest partners were compared."""
         return bool(self.pairs) and self.residual <= ON_GRID_TOLERANCE
@@ -229,11 +272,7 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
     """Delta of the two outputs; `others` are direct outputs of other images, by default of the next in the batch."""
     moved, direct, grid, factor = found.moved, found.direct, found.grid, found.factor
     if moved.shape != direct.shape:
-        raise UsageError(
-            f"the module gives {tuple(direct.shape)} for the rescaled images, but its output rescaled by {factor:.4g} "
-            f"is {tuple(moved.shape)}: its spatial size does not follow the image's. Use sizes that the module's "
-            "stride divides before and after rescaling, or give `kind=` or `action=` if the output is no map"
-        )
+        raise UsageError(_other_shape(found))
     # An output without a scale axis is one channel that partners itself.
     match, scales = (None, 1) if grid is None else (grid.match(factor), len(grid))
     pairs = ((0, 0),) if match is None else match.pairs
@@ -248,7 +287,7 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         return [(moved[:, :, j][inside], against[:, :, k][inside]) for k, j in pairs]
 
     inside, unrelated = channels(direct, crop), None if others is None else channels(others, crop)
-    sums, whole_sums = _sums(inside, moved), _sums(channels(direct, 0), moved)
+    sums, whole_sums = sums_of(inside, moved), sums_of(channels(direct, 0), moved)
     nothing = torch.full((len(moved),), math.nan, dtype=torch.float64, device="cpu")
     numbers = inside[0][0][0].numel() if inside else 0
 
@@ -256,15 +295,18 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         spatial = found.kind in SPATIAL
         return _centred([either[i] for i in valid], sums[1, valid].sum(0)) if spatial else nothing
 
+    kept = [inside[i] for i in valid]
     return EquivarianceError(
-        valid=_ratio(sums[:, valid]),
-        all=_ratio(sums),
-        uncropped=_ratio(whole_sums[:, valid]),
+        valid=ratio_of(sums[:, valid]),
+        all=ratio_of(sums),
+        uncropped=ratio_of(whole_sums[:, valid]),
         centred=without_means(inside),
         floor=floor,
-        ceiling=None if unrelated is None else _ratio(_sums(unrelated, moved)[:, valid]),
+        ceiling=None if unrelated is None else ratio_of(sums_of(unrelated, moved)[:, valid]),
         ceiling_centred=None if unrelated is None else without_means(unrelated),
         energy=(sums[1, valid] / numbers).mean(0),
+        largest=_over([(moved - direct).abs() for moved, direct in kept], nothing),
+        span=_over([moved for moved, _ in kept], nothing) + _over([-moved for moved, _ in kept], nothing),
         lost=scales - len(valid) if grid is not None else 0,
         factor=float(factor),
         residual=match.residual if match is not None else 0.0,
@@ -272,11 +314,33 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
         kind=found.kind,
         pairs=pairs,
         by_scale=sums[0] / sums[1],
-        border=_ratio((whole_sums - sums)[:, valid]) if crop else nothing,
+        border=ratio_of((whole_sums - sums)[:, valid]) if crop else nothing,
+        element=found.element,
     )
 
 
-def _sums(channels: list[tuple[Tensor, Tensor]], like: Tensor) -> Tensor:
+def _other_shape(found: Branches) -> str:
+    """Why two outputs of different shapes cannot be compared."""
+    direct, moved, element = tuple(found.direct.shape), tuple(found.moved.shape), found.element
+    if not isinstance(element, ScaleTranslation):
+        return (
+            f"the module gives {direct} for the images after the {element}, but its output after it is {moved}: the "
+            "two cannot be compared. Give images of another size, or an action on outputs that keeps their shape"
+        )
+    return (
+        f"the module gives {direct} for the rescaled images, but its output rescaled by {found.factor:.4g} "
+        f"is {moved}: its spatial size does not follow the image's. Use sizes that the module's "
+        "stride divides before and after rescaling, or give `kind=` or `action=` if the output is no map"
+    )
+
+
+def _over(channels: list[Tensor], nothing: Tensor) -> Tensor:
+    """The largest number in any of the channels."""
+    found = [one.flatten(1).amax(1).cpu() for one in channels if one.numel()]
+    return torch.stack(found).amax(0) if found else nothing
+
+
+def sums_of(channels: list[tuple[Tensor, Tensor]], like: Tensor) -> Tensor:
     """Sums of squares of the difference and of L_s Phi(f), [2, channels, images]."""
     if not channels:
         return torch.zeros(2, 0, len(like), dtype=torch.float64, device="cpu")
@@ -284,44 +348,17 @@ def _sums(channels: list[tuple[Tensor, Tensor]], like: Tensor) -> Tensor:
     return torch.stack([torch.stack(column) for column in zip(*terms, strict=True)])
 
 
-def _ratio(sums: Tensor) -> Tensor:
+def ratio_of(sums: Tensor) -> Tensor:
     """Ratio of sums, not mean of ratios: a dead channel must not count as an error. NaN where there is no signal."""
     return sums[0].sum(0) / sums[1].sum(0)
 
 
 def _centred(channels: list[tuple[Tensor, Tensor]], energy: Tensor) -> Tensor:
     """Delta without the channels' means; NaN where nothing but rounding is left of the signal then."""
-    sums = _sums(
+    sums = sums_of(
         [(a - a.mean((-2, -1), keepdim=True), b - b.mean((-2, -1), keepdim=True)) for a, b in channels], energy
     )
-    return torch.where(sums[1].sum(0) <= ROUNDING_ENERGY * energy, math.nan, _ratio(sums))
-
-
-def reference_error(images: Tensor, factor: float, resampler: Resampler, ends: Ends, crop: int) -> Tensor:
-    """The probe's own floor: Delta of a lift so well sampled that only the resampler and rounding are left.
-
-    Per image, of the nine type-A functions at sigma 1.5 against 1.5/s (1.5 s against 1.5 when enlarging). `crop` pixels
-    at each border do not count, nor, unless images are periodic, those that the reference itself sees the border from:
-    what a network does there is its own, and not the probe's. At most a quarter of the side is left out.
-    """
-    direct_sigma, original_sigma = (SIGMA, SIGMA / factor) if factor <= 1 else (SIGMA * factor, SIGMA)
-    moved = rescale(_responses(images, original_sigma, ends), factor, resampler, ends)
-    direct = _responses(rescale(images, factor, resampler, ends), direct_sigma, ends)
-    own = 0 if ends == "circular" else math.ceil(HALF_WIDTH * direct_sigma) + 3
-    crop = min(max(crop, own), min(direct.shape[-2:]) // 4)
-    if crop:
-        moved, direct = (x[..., crop:-crop, crop:-crop] for x in (moved, direct))
-    return _ratio(_sums([(moved, direct)], moved))
-
-
-def _responses(images: Tensor, sigma: float, ends: Ends) -> Tensor:
-    """Of functions that have norm 1 at the narrower width, as in a basis."""
-    radius = math.ceil(HALF_WIDTH * sigma)
-    pairs = ProfilePairs.of(_ORDERS)
-    norms = [float(profile.sample(SIGMA, math.ceil(HALF_WIDTH * SIGMA)).norm()) for profile in pairs.profiles]
-    sampled = [profile.sample(sigma, radius) / norm for profile, norm in zip(pairs.profiles, norms, strict=True)]
-    axes = [Axis.of(side, 2 * radius + 1, 1, radius, ends == "circular") for side in images.shape[-2:]]
-    return make_passes(torch.stack(sampled).to(images), pairs, *axes).responses(images)
+    return torch.where(sums[1].sum(0) <= ROUNDING_ENERGY * energy, math.nan, ratio_of(sums))
 
 
 def _chance(ceiling: Tensor | None) -> float:

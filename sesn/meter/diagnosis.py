@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from sesn.algorithms.resample import Ends, Resampler
 from sesn.layers.project import PartneredProjection, ScaleProjection
+from sesn.meter.action import GroupElement, ScaleTranslation
 from sesn.meter.compare import Branches, EquivarianceError, compare, middle
+from sesn.meter.elements import Rotation, Transform
 from sesn.meter.finding import Case, Finding
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, RejectedError, call, output_grid, read
@@ -79,7 +81,7 @@ def diagnose(
 
 def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Meter) -> Case:
     exact = images.to(torch.float64)
-    small = meter.move(exact, error.factor)
+    small = meter.move(exact, error.element)
     with watching_spreads(module) as spreads:
         before, original = read(module, exact), dict(spreads)
         after = read(module, small)
@@ -96,8 +98,8 @@ def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Me
     field = None
     if error.kind == "field":
         scales = output_grid(module, meter.grid, before.output, error.kind, before.path)
-        moved = meter.move(before.output, error.factor)
-        field = Branches(module, exact, small, before, after.output, moved, error.kind, scales, error.factor)
+        moved = meter.move(before.output, error.element)
+        field = Branches(module, exact, small, before, after.output, moved, error.kind, scales, error.element)
     return Case(module, exact, meter, before, after, error, repeated, field, changes)
 
 
@@ -219,12 +221,35 @@ def _in_space(case: Case) -> Iterator[Finding]:
             f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
             _centred(case),
         )
-    if any(isinstance(module, POINTWISE) for module in case.module.modules()):
+    if not error.rescaled:
+        yield from _in_the_stride(case, stride, before)
+    between = not (isinstance(error.element, Transform) or _rearranges(error.element, stride))
+    if between and any(isinstance(module, POINTWISE) for module in case.module.modules()):
         yield Finding(
             "aliasing by the nonlinearity",
             "a pointwise nonlinearity makes frequencies beyond what the pixel grid can hold",
             "Use BandlimitedReLU, larger sigmas or a finer grid",
             "sesn.BandlimitedReLU()",
+        )
+
+
+def _rearranges(element: GroupElement, stride: float, off_centre: float = 0) -> bool:
+    """Whether pixels of a map with that stride move to other pixels, and not between them."""
+    if isinstance(element, Rotation):
+        return element.degrees % 90 == 0 and off_centre == 0
+    pixels = element.translation if isinstance(element, ScaleTranslation) else ()
+    return element.scale == 1 and element.shift > 0 and all(float(one / stride).is_integer() for one in pixels)
+
+
+def _in_the_stride(case: Case, stride: float, off_centre: float) -> Iterator[Finding]:
+    element = case.error.element
+    if stride > 1 and not isinstance(element, Transform) and not _rearranges(element, stride, off_centre):
+        yield Finding(
+            "stride phase",
+            f"a total stride of {stride:g} keeps one pixel in {stride:g}, and the {element} moves the "
+            "picture between those that are kept: detail that is finer than they are changes",
+            "Low-pass before striding; a shift by the stride shows what is left without this",
+            f"sesn.equivariance_error(module, images, sesn.ScaleTranslation(1.0, ({stride:g}.0, {stride:g}.0)))",
         )
 
 

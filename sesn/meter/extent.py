@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sesn._checks import require, whole
+from sesn.algorithms.resample import Canvas
 from sesn.errors import UsageError
+from sesn.meter.action import GroupElement
 from sesn.meter.compare import Branches
 from sesn.meter.reading import LOST, SPATIAL, Reading, RejectedError, call, like_module, read
 from sesn.meter.receptive import Receptive, spoilt_by, submodules
@@ -17,6 +19,8 @@ from sesn.meter.trail import Path
 
 #: How a module whose layers could not be followed is put right.
 _CALL_LAYERS = "call its layers as modules"
+#: A part of a pixel that is no background.
+ROUNDING = 1e-9
 #: Images whose gradients are asked for; a second one where the first leaves a rectifier shut.
 _ASKED = 2
 #: A slope that is more than this many roundings of the largest shows that a pixel is seen.
@@ -113,24 +117,26 @@ def spoiled_along(path: Path | None, spoiled: int | None) -> int:
     return path.spoiled
 
 
-def background(kind: str, output: Tensor, factor: float) -> int:
-    """Pixels of the output at each border that show no picture, on a canvas that is kept."""
-    hidden = (1 - min(1.0, factor)) / 2
-    return math.ceil(hidden * max(output.shape[-2:])) if kind in SPATIAL else 0
+def background(kind: str, output: Tensor, element: GroupElement, canvas: Canvas) -> int | None:
+    """Pixels of the output at each border that show no picture; None on a canvas that follows what fills it."""
+    hidden = element.hidden(canvas)
+    if canvas == "follow" and not hidden:
+        return None
+    return math.ceil(hidden * max(output.shape[-2:]) - ROUNDING) if kind in SPATIAL else 0
 
 
 def output_crop(found: Branches, crop: int | str, *, acted: bool, edge: int | None = None) -> tuple[int, Receptive]:
     """Pixels of the output to leave out at each border, and how far it looks; `acted` where an action moved it.
 
-    On a canvas that is kept, `edge` pixels of background come before them: the rescaled picture is seen with as much of
-    it as the kernels reach, whatever the factor.
+    On a canvas that is kept or rotated, `edge` pixels of background come before them: the moved picture is seen with as
+    much of it as the kernels reach, whatever the factor.
     """
     shown, reach = edge or 0, found.factor if edge is None else 1.0
     output, seen, side = found.direct, found.original.seen, min(found.direct.shape[-2:]) - 2 * shown
     require(edge is None or side > 0, "canvas", "keep", "for images that are nearly square, or less rescaled")
     if crop == "auto" and found.kind in SPATIAL:
         seen = receptive_field_of(found.module, found.images, found.original)
-        return shown + automatic_crop(seen, reach, side // 4, found.shift), seen
+        return shown + automatic_crop(seen, reach, side // 4, found.element.shift), seen
     if crop == "auto" or not (found.kind in SPATIAL or (acted and output.dim() >= 4)):
         return 0, seen
     pixels = whole("crop", crop, 0)

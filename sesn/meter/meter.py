@@ -15,7 +15,6 @@ from sesn._checks import one_of
 from sesn.algorithms.resample import Canvas, Ends, Resampler, resampled_size, resampler_ends
 from sesn.errors import UsageError
 from sesn.meter import reading
-from sesn.meter.action import Element, ScaleTranslation, rescale, scale_of, shift_of, shifted
 from sesn.meter.compare import (
     Action,
     Branches,
@@ -25,10 +24,11 @@ from sesn.meter.compare import (
     images_alone,
     moved_channels,
     others,
-    reference_error,
     unrelated_to,
 )
+from sesn.meter.elements import Element, element_of
 from sesn.meter.extent import automatic_crop, background, output_crop, seen_by, spoiled_along
+from sesn.meter.floor import reference_error
 from sesn.meter.reading import KINDS, Kind, Reading
 from sesn.meter.stages import Recorded, Stage, recorded
 from sesn.scales import ScaleGrid
@@ -95,20 +95,20 @@ class Meter:
         return resampler_ends(self.resampler, self.ends, self.canvas)
 
     def move(self, images: Tensor, factor: Element, stride: float = 1) -> Tensor:
-        """Apply L_s to the last two axes, and a translation after it where one is given.
+        """Apply L_s to the last two axes, or whatever else is done to images.
 
         Args:
             images: [..., h, w].
-            factor: s > 0, or an element of the group.
+            factor: s > 0, or what else is done to the images: a `ScaleTranslation`, `Rotation` or `Transform`.
             stride: pixels between neighbours, by which a translation is divided; fractions are resampled.
 
         Returns:
             [..., round(h s), round(w s)], or [..., h, w] if the canvas is kept.
+
+        Raises:
+            UsageError: the images are not square, and have to be.
         """
-        element = factor if isinstance(factor, ScaleTranslation) else ScaleTranslation(factor)
-        small = rescale(images, element.scale, self.resampler, self._past, canvas=self.canvas)
-        down, right = (pixels / stride for pixels in element.translation)
-        return shifted(small, down, right, self.resampler, self._past) if down or right else small
+        return element_of(factor).act(images, self.resampler, self._past, self.canvas, stride)
 
     def branches(self, module: nn.Module, images: Tensor, factor: Element, original: Reading | None = None) -> Branches:
         """Run both branches and move the output of the original one.
@@ -141,7 +141,7 @@ class Meter:
         Args:
             module: any module in eval mode that takes images.
             images: f [b, c, h, w]; zero-mean images, or a large mean hides the error (see `centred`).
-            factor: s > 0, or an element of the group.
+            factor: s > 0, or what else is done to the images: a `ScaleTranslation`, `Rotation` or `Transform`.
             context: measure also what Delta is judged by, the floor (else NaN) and a ceiling for images that are alone.
             repeat: call the module once more, and refuse it if its output depends on state or chance; False saves the
                 call for a module that is known to have neither.
@@ -175,7 +175,7 @@ class Meter:
         Yields:
             The error at each.
         """
-        reading.check_asked(module, images, *map(scale_of, factors))
+        reading.check_asked(module, images, *factors)
         exact = images.to(torch.float64)
         with torch.no_grad():
             original = reading.read(module, exact)
@@ -184,7 +184,7 @@ class Meter:
                 small = self.move(exact, factor)
                 direct = reading.call(module, small)
                 if repeat and place == 0:
-                    smaller = (small, direct) if scale_of(factor) < 1 else (exact, original.output)
+                    smaller = (small, direct) if element_of(factor).scale < 1 else (exact, original.output)
                     reading.check_repeatable(module, *smaller)
                 found = self._moved(module, exact, small, original, direct, factor)
                 error = self.error(found, context=context, apart=apart)
@@ -235,7 +235,7 @@ class Meter:
         Returns:
             A stage for each call, with its error or the reason why there is none.
         """
-        reading.check_asked(module, images, scale_of(factor))
+        reading.check_asked(module, images, factor)
         with torch.no_grad():
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
@@ -303,13 +303,13 @@ class Meter:
 
         Args:
             images: f [b, c, h, w].
-            factor: s > 0, or an element of the group.
+            factor: s > 0, or what else is done to the images: a `ScaleTranslation`, `Rotation` or `Transform`.
             crop: pixels of the rescaled image to leave out at each border, at most a quarter of its side.
 
         Returns:
             One number per image.
         """
-        return reference_error(images.to(torch.float64), scale_of(factor), self.resampler, self._past, crop)
+        return reference_error(images.to(torch.float64), element_of(factor), self.resampler, self._past, crop)
 
     def error(
         self, found: Branches, *, context: bool = True, apart: bool = False, unrelated: Tensor | None = None
@@ -325,11 +325,11 @@ class Meter:
             The error, with this meter in it.
         """
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
-        edge = background(found.kind, found.direct, found.factor) if self.canvas == "keep" else None
+        edge = background(found.kind, found.direct, found.element, self.canvas)
         cut, seen = output_crop(found, self.crop, acted=self.action is not None, edge=edge)
         floor = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu")
         if context:
-            floor = self.floor(found.images, found.factor, math.ceil((cut - (edge or 0)) * seen.stride))
+            floor = self.floor(found.images, found.element, math.ceil((cut - (edge or 0)) * seen.stride))
             unrelated = found.others()
         if apart:
             moved, direct = (x.flatten(0, 1)[:, None] for x in (found.moved, found.direct))
@@ -349,13 +349,16 @@ class Meter:
         self, module: nn.Module, images: Tensor, small: Tensor, original: Reading, direct: Tensor, factor: Element
     ) -> Branches:
         """The branches with the output of the original one moved as its kind says."""
-        scale, output = scale_of(factor), original.output
+        element, output = element_of(factor), original.output
         if self.action is not None:
             kind, grid = "action" if self.kind == "auto" else str(self.kind), None
-            moved = acted(self.action, output, scale)
+            moved = acted(self.action, output, element.scale)
         else:
             kind = reading.output_kind(self.kind, output)
             grid = reading.output_grid(module, self.grid, output, kind, original.path)
-            move = partial(self.move, factor=factor, stride=original.seen.stride)
-            moved = moved_channels(move, output, grid, scale) if kind in reading.SPATIAL else output
-        return Branches(module, images, small, original, direct, moved, kind, grid, scale, shift_of(factor))
+            told = element.act_on_outputs(output)
+            if told is None and kind in reading.SPATIAL:
+                move = partial(self.move, factor=element, stride=original.seen.stride)
+                told = moved_channels(move, output, grid, element.scale)
+            moved = output if told is None else told
+        return Branches(module, images, small, original, direct, moved, kind, grid, element)

@@ -18,6 +18,8 @@ from sesn._source import failed_line, is_our_bug, missing_package
 from sesn._torch import BATCH_NORM, DROPOUT, eager
 from sesn.algorithms.resample import resampled_size
 from sesn.errors import UsageError, WrongTypeError
+from sesn.meter.action import GroupElement
+from sesn.meter.elements import Element, element_of
 from sesn.meter.outputs import OutputError, UndecidedError, listed, names, square_grid
 from sesn.meter.receptive import Receptive
 from sesn.meter.trail import Path, Trail
@@ -186,15 +188,18 @@ def _module_grid(module: nn.Module, path: Path | None) -> ScaleGrid | None:
     return made[0] if made and made[0] in every else None
 
 
-def check_asked(module: nn.Module, images: Any, *factors: float) -> None:
+def check_asked(module: nn.Module, images: Any, *elements: Element) -> None:
     """Refuse what is no batch of images, or would shrink to nothing, and a module that may not be measured."""
     if not isinstance(images, Tensor) or images.dim() != 4 or not images.is_floating_point():
         shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
         raise UsageError(complaint("images", shape, "a floating-point tensor [b, c, h, w]"))
     require(images.shape[0] > 0, "images.shape[0]", 0, "at least 1")
     require(bool(torch.isfinite(images).all()), "images", "with NaN or infinity", "finite")
-    for factor in factors:
-        require(positive(factor), "factor", factor, "a positive number", "below 1 shrinks, above 1 enlarges")
+    for element in elements:
+        factor = element.scale if isinstance(element, GroupElement) else element
+        remedy = "below 1 shrinks, above 1 enlarges; or give a ScaleTranslation, Rotation or Transform"
+        require(positive(factor), "factor", factor, "a positive number", remedy)
+        element_of(element).check(images)
         left, largest = sorted(resampled_size(side, factor) for side in images.shape[-2:])
         rule = f"small enough for at most {MOST_PIXELS} pixels a side"
         remedy = f"it makes {largest} of {max(images.shape[-2:])}; use a smaller factor"

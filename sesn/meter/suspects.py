@@ -21,6 +21,7 @@ from sesn._torch import BATCH_NORM, INSTANCE_NORM
 from sesn.basis import SMALLEST_RESOLVED_SIGMA, Profile, SteerableBasis
 from sesn.errors import UsageError
 from sesn.meter.compare import middle
+from sesn.meter.elements import Rotation, Transform
 from sesn.meter.extent import background
 from sesn.meter.finding import Case, Finding
 from sesn.meter.outputs import own_name
@@ -75,10 +76,28 @@ def watching_spreads(module: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 def in_the_layers(case: Case) -> Iterator[Finding]:
     """What the layers point to, the gravest first."""
-    yield from _convolutions(case)
-    yield from _places(case)
-    yield from _norms(case)
-    yield from _steerable(case)
+    if case.error.rescaled:
+        yield from _convolutions(case)
+    elif isinstance(case.error.element, Rotation):
+        yield from _directions(case)
+    if not isinstance(case.error.element, Transform):
+        yield from _places(case)
+        yield from _norms(case)
+    if case.error.rescaled:
+        yield from _steerable(case)
+
+
+def _directions(case: Case) -> Iterator[Finding]:
+    wide = [name for name, m in case.module.named_modules() if m in ordinary_convolutions(case.module)]
+    if wide:
+        yield Finding(
+            "kernels with a direction",
+            f"{len(wide)} layer(s) with kernels of more than a pixel ({_listed(case, wide)}): rotated pictures meet "
+            "kernels that are not rotated",
+            "Use kernels without a direction, or a network that is made for rotations; a quarter turn shows what is "
+            "left without interpolation",
+            "sesn.equivariance_error(module, images, sesn.Rotation(90))",
+        )
 
 
 def _lift(layer: nn.Conv2d | nn.Conv3d, smallest: float, stride: int = 1) -> str:
@@ -166,11 +185,11 @@ def _without(case: Case, positions: dict[str, Tensor]) -> float:
         return float("inf")
     found, meter = case.error, case.meter
     if found.kind in SPATIAL:  # what counted then counts now
-        edge = background(found.kind, case.after.output, found.factor) if meter.canvas == "keep" else 0
-        meter = replace(meter, crop=found.crop - edge)
+        edge = background(found.kind, case.after.output, found.element, meter.canvas)
+        meter = replace(meter, crop=found.crop - (edge or 0))
     try:
         same = _Replaced(case.module, means).eval()
-        error = meter.measure(same, case.images, found.factor, context=False, repeat=False)
+        error = meter.measure(same, case.images, found.element, context=False, repeat=False)
     except (UsageError, RuntimeError):  # torch's own: a script cannot be called with other tensors
         return float("inf")
     return middle(error.valid)
@@ -186,7 +205,8 @@ def _norms(case: Case) -> Iterator[Finding]:
         yield Finding(
             "statistics of the input",
             f"{type(layer).__name__} ({own_name(case.module, worst)}) divides by the spread of its input, which "
-            f"rescaling changes by {changed[worst]:.0%}: what the border and earlier layers change reaches every place",
+            f"{_what_is_done(case)} changes by {changed[worst]:.0%}: what the border and earlier layers change reaches "
+            "every place",
             "Use running statistics in eval mode, or fold the normalisation into the weights",
             f"sesn.ScaleBatchNorm({channels})" if of_field else f"nn.BatchNorm2d({channels})",
         )
@@ -243,17 +263,22 @@ _INNOCENT: dict[str, Callable[[nn.Module], bool]] = {
 }
 
 
+def _what_is_done(case: Case) -> str:
+    return "rescaling" if case.error.rescaled else f"the {case.error.element}"
+
+
 def innocent(case: Case) -> Iterator[Finding]:
     """What is often blamed, and commutes with rescaling: sums over space do, and what is done at every place."""
     found = {
         words: [name for name, layer in case.module.named_modules() if test(layer)] for words, test in _INNOCENT.items()
     }
     found["norms over space"] = [name for name, change in case.spreads.items() if change <= SPREAD]
-    if case.meter.canvas == "follow" and any(found.values()):
+    known = case.meter.canvas == "follow" and not isinstance(case.error.element, Transform)
+    if known and any(found.values()):
         listed = [f"{words} ({_listed(case, names)})" for words, names in found.items() if names]
         yield Finding(
             "not to blame",
-            f"{', '.join(listed)} commute with rescaling, up to the border and the sampling",
+            f"{', '.join(listed)} commute with {_what_is_done(case)}, up to the border and the sampling",
             "Leave them as they are",
         )
 

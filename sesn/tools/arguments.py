@@ -18,11 +18,12 @@ from sesn import Meter
 from sesn._checks import complaint, require
 from sesn._source import line_of
 from sesn.errors import UsageError
-from sesn.meter.action import Element, ScaleTranslation
+from sesn.meter.elements import Element, element_of
 from sesn.meter.outputs import OutputOf, UndecidedError
 from sesn.meter.reading import RejectedError, call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set, random_images
+from sesn.tools.motions import AMOUNTS, asked_action, elements_of
 from sesn.tools.sizes import USUAL_SHAPES, Shape, Sizes, fitting_sizes
 from sesn.tools.target import Target, load_target
 
@@ -104,14 +105,6 @@ def parse_crop(text: str) -> int | Literal["auto"]:
     return pixels
 
 
-def parse_shift(text: str | None, stride: int, side: int) -> int:
-    """Pixels to move images by from "4" or "stride", at most a quarter of their side; 0 if none were given."""
-    pixels = 0 if text is None else stride if text == "stride" else _number(int, text)
-    rule = f"stride or a whole number of pixels from 1 to {side // 4}, a quarter of the image's side"
-    require(text is None or 1 <= pixels <= side // 4, "translate", text, rule, "for example 1")
-    return pixels
-
-
 def parse_grid(text: str | None) -> ScaleGrid | None:
     """The output's scales from "1.5,3,6", if they were given."""
     if text is None:
@@ -152,19 +145,14 @@ class Subject(NamedTuple):
     images_name: str
     factors: list[float]
     meter: Meter
+    elements: list[Element]  # what is done to the images: the factors, or shifts or rotations
     chosen: str = ""
-    shift: int = 0  # pixels down and right by which images are moved instead of being rescaled
-
-    @property
-    def elements(self) -> list[Element]:
-        """What is done to the images, for a meter."""
-        return [ScaleTranslation(one, (self.shift, self.shift)) if self.shift else one for one in self.factors]
 
     @property
     def moves(self) -> str:
         """The same in words."""
-        pixels = f"shift by {self.shift} pixel{'s' if self.shift > 1 else ''}"
-        return pixels if self.shift else f"downscale {', '.join(f'{1 / one:.4g}' for one in self.factors)}"
+        named = [element_of(one).named for one in self.elements]
+        return f"{named[0][0]} {', '.join(amount for _, amount in named)}"
 
     def how(self) -> str:
         """The images, the meter and what was chosen in words."""
@@ -205,15 +193,14 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None, cur
     """
     asked, usual = context.params, curve or USUAL_DOWNSCALES[: None if at_once else 1]
     shape = None if asked["input_"] is None else parse_input(asked["input_"])
-    translate, count = asked.get("translate"), asked["count"]
-    both = translate is None or asked["downscale"] is None
-    require(both, "translate", translate, "left out with `downscale`", "images are shifted or rescaled")
+    action, count = asked_action(asked), asked["count"]
     downscales = None if asked["downscale"] is None else parse_downscales(asked["downscale"])
-    if translate is not None:
-        parse_shift(translate, 1, 4 * MOST_NUMBERS)
+    if action != "scale":
+        elements_of(action, asked, 1, shape or (1, 4 * MOST_NUMBERS, 4 * MOST_NUMBERS))
         downscales, asked["downscale"] = [1.0], "1"
-    several = at_once is not None or downscales is None or len(downscales) == 1
-    require(several, "downscale", asked["downscale"], "one number here", "run once for each")
+    amount = asked.get(AMOUNTS[action]) or ""
+    several = at_once is not None or "," not in amount
+    require(several, AMOUNTS[action], amount, "one number here", "run once for each")
     check_sizes(shape or USUAL_SHAPES[0], downscales or usual, count, at_once or count or USUAL_COUNT)
     given = dict(asked)
     fitted = _fitted(context, shape, downscales, usual, meter)
@@ -239,8 +226,10 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None, cur
     normalised: Any = {name: parse_numbers(name, asked[name]) for name in ("mean", "std")}
     images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"], **normalised)
     factors, said = [1 / one for one in sizes.downscales], "; ".join(fitted.said)
-    shift = parse_shift(translate, sizes.stride, min(sizes.shape[1:]))
-    return Subject(target, images, name, factors, fitted.meter, said, shift)
+    elements: list[Element] = [*factors]
+    if action != "scale":
+        elements = elements_of(action, asked, sizes.stride, sizes.shape)
+    return Subject(target, images, name, factors, fitted.meter, elements, said)
 
 
 class _Fitted(NamedTuple):

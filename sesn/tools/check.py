@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sesn import EquivarianceError, Meter
 from sesn._checks import require
 from sesn.errors import UsageError
+from sesn.meter.elements import Element
 from sesn.meter.reading import SPATIAL
 from sesn.tools.statistics import Repetition, Summary, repeat_until, summarise
 
@@ -27,7 +28,10 @@ RAW = {
     "delta_all": "all",
     "delta_uncropped": "uncropped",
     "delta_centred": "centred",
-    **{name: name for name in ("floor", "ceiling", "ceiling_centred", "energy", "by_scale", "border")},
+    **{
+        name: name
+        for name in ("floor", "ceiling", "ceiling_centred", "energy", "largest", "span", "by_scale", "border")
+    },
 }
 DEFAULT = Meter()
 
@@ -43,6 +47,11 @@ class Checked:
     def downscale(self) -> float:
         """1/s, as it is written on the command line."""
         return 1 / self.first.factor
+
+    @property
+    def moved(self) -> str:
+        """What was done to the images, in words."""
+        return str(self.first.element)
 
     @property
     def first(self) -> EquivarianceError:
@@ -89,10 +98,13 @@ class Checked:
         raw = {key: self.raw(name) for key, name in RAW.items()}
         return {
             "downscale": self.downscale,
+            "moved": self.moved,
             **{name: getattr(error, name) for name in ("factor", "kind", "crop", "lost", "residual")},
             "measured": list(error.measured),
             "pairs": [list(pair) for pair in error.pairs],
             "relative_median": self.relative.median,
+            "decibels_median": self.median("decibels"),
+            "psnr_median": self.median("psnr_of_map"),
             "relative": [error.relative.tolist() for error in self.draws],
             "stopped": self.repetition.reason if self.repetition else "one weight draw was asked for",
             **{key: None if values is None else values.tolist() for key, values in raw.items()},
@@ -102,7 +114,7 @@ class Checked:
 def check(
     build: nn.Module | Callable[[int], nn.Module],
     images: Tensor,
-    factors: Iterable[float],
+    factors: Iterable[Element],
     meter: Meter = DEFAULT,
     draws: int = 1,
     on_step: Callable[[float], None] = lambda part: None,
@@ -112,7 +124,7 @@ def check(
     Args:
         build: a module in eval mode, or a function from a seed to one, which is called for each weight draw.
         images: zero-mean images [n, c, h, w].
-        factors: s each; below 1 shrinks.
+        factors: s each, below 1 shrinks, or what else is done to the images, as for a `Meter`.
         meter: how to measure.
         draws: the most weight draws; with more than one, they stop early when the interval is narrow enough.
         on_step: told which part of the work was done now; the parts sum to 1.
@@ -153,7 +165,7 @@ def check(
 def measure_batches(
     module: nn.Module,
     images: Tensor,
-    factors: Sequence[float],
+    factors: Sequence[Element],
     meter: Meter = DEFAULT,
     on_step: Callable[[float], None] = lambda part: None,
 ) -> list[EquivarianceError]:

@@ -31,12 +31,24 @@ OneDownscale = Annotated[
     str | None,
     typer.Option(metavar="D", help="1/s: 2 halves the image. By default 1.41 or near."),
 ]
+Motion = Annotated[
+    str | None,
+    typer.Option(
+        "--action",
+        metavar="scale|translate|rotate",
+        help="What is done to images; by how much, --downscale, --translate or --rotate say.",
+    ),
+]
 Translate = Annotated[
     str | None,
     typer.Option(
-        metavar="N|stride",
+        metavar="N,N,...|stride",
         help="Shift images by N pixels instead of rescaling them: 1 shows aliasing, the network's stride does not.",
     ),
+]
+Rotate = Annotated[
+    str | None,
+    typer.Option(metavar="A,A,...", help="Rotate images by A degrees instead; multiples of 90 need no interpolation."),
 ]
 ImageSet = Annotated[
     str,

@@ -57,7 +57,7 @@ def view(module: nn.Module, images: Tensor, result: Checked) -> View:
     distance = (error.valid - middle(error.valid)).abs()
     index = int(distance.nan_to_num(nan=0.0).argmin())
     assert error.meter is not None  # that of the measurement
-    shown = error.meter.branches(module, images[index : index + 1], error.factor)
+    shown = error.meter.branches(module, images[index : index + 1], error.element)
     one, other, place = _most_energetic(shown.moved[0].cpu(), shown.direct[0].cpu(), result)
     return View(shown.images[0].cpu(), one, other, place, float(error.valid[index]), result)
 
@@ -80,7 +80,7 @@ def _draw_image(axes: Axes, shown: View) -> None:
     picture = shown.image.permute(1, 2, 0) if shown.image.shape[0] == 3 else shown.image[0]
     low, high = picture.min(), picture.max()
     axes.imshow(((picture - low) / (high - low).clamp_min(1e-12)).numpy(), cmap="gray", vmin=0, vmax=1)
-    _bare(axes, f"{COLUMNS[0]}, downscale {shown.result.downscale:.4g}")
+    _bare(axes, f"{COLUMNS[0]}, {shown.result.moved}")
 
 
 def _draw_maps(row: Sequence[Axes], shown: View) -> None:

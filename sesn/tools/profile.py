@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from sesn import Meter
-from sesn.meter.action import Element, scale_of
 from sesn.meter.compare import EquivarianceError, middle
+from sesn.meter.elements import Element
 from sesn.meter.outputs import own_name
 from sesn.meter.reading import SPATIAL, like_module
 from sesn.meter.stages import Stage
@@ -146,7 +146,7 @@ def _lasting(rows: Sequence[LayerRow]) -> list[LayerRow]:
 
 def floor_of(module: nn.Module, images: Tensor, factor: Element, meter: Meter = DEFAULT) -> float:
     """What the meter itself contributes, at the largest crop, and the rounding of the module's dtype."""
-    probe = middle(meter.floor(images, scale_of(factor), max(images.shape[-2:])))
+    probe = middle(meter.floor(images, factor, max(images.shape[-2:])))
     return max(probe, torch.finfo(like_module(module, images).dtype).eps ** 2)
 
 

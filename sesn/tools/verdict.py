@@ -13,6 +13,7 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from sesn import Finding, diagnose
+from sesn.meter.action import GroupElement
 from sesn.tools.check import Checked
 from sesn.tools.machine import machine_line
 
@@ -51,8 +52,8 @@ def passes(result: Checked, tolerance: float | None, absolute: bool = False) -> 
     )
 
 
-def _decibels(delta: float) -> str:
-    return f"{10 * math.log10(delta):.1f} dB" if delta > 0 else "–"
+def _decibels(value: float) -> str:
+    return f"{value:.1f} dB" if math.isfinite(value) else "–"
 
 
 #: The lines of the table: what they are called, and what they say of a result.
@@ -63,7 +64,8 @@ LINES: dict[str, Callable[[Checked], str]] = {
     "  95 % interval of Δ": lambda r: f"{number(r.delta.low)} .. {number(r.delta.high)}",
     "  95th percentile": lambda r: number(r.delta.p95),
     "  largest": lambda r: number(r.delta.max),
-    "  in decibels": lambda r: _decibels(r.delta.median),
+    "  in decibels": lambda r: _decibels(r.median("decibels")),
+    "  PSNR of the map": lambda r: _decibels(r.median("psnr_of_map")),
     "Δ of all channels": lambda r: number(r.median("all")),
     "Δ without means": lambda r: number(r.median("centred")),
     "floor of the probe": lambda r: number(r.median("floor")),
@@ -79,9 +81,9 @@ LINES: dict[str, Callable[[Checked], str]] = {
 def _table(results: Sequence[Checked], title: str, tolerance: float | None, absolute: bool) -> Table:
     # Plain text: the name of a file is no markup.
     table = Table(box=box.SIMPLE_HEAD, title=Text(title), pad_edge=False)
-    table.add_column("downscale")
+    table.add_column(results[0].first.element.named[0])
     for result in results:
-        table.add_column(f"{result.downscale:.4g}", justify="right")
+        table.add_column(result.first.element.named[1], justify="right")
     for heading, text in LINES.items():
         table.add_row(heading, *(text(result) for result in results))
     table.add_row("verdict", *(Text(*verdict(result, tolerance, absolute)) for result in results))
@@ -91,7 +93,7 @@ def _table(results: Sequence[Checked], title: str, tolerance: float | None, abso
 def sentence(result: Checked, tolerance: float | None, absolute: bool = False) -> str:
     """One result in words."""
     delta, floor, relative = result.delta.median, result.median("floor"), result.relative.median
-    start = f"downscale {result.downscale:.4g}: "
+    start = f"{result.moved}: "
     if math.isnan(delta):
         silent = bool((result.first.energy == 0).any())
         lost = f"no scale channel is left to compare ({result.first.lost} lost)"
@@ -124,13 +126,14 @@ def _nearness(result: Checked) -> str:
 
 
 def likely_causes(module: nn.Module, images: Tensor, results: Sequence[Checked]) -> list[str]:
-    """What is diagnosed, each cause once with its evidence at the worst downscale, and at which downscales it shows."""
-    found: dict[str, tuple[Finding, set[float]]] = {}
+    """What is diagnosed, each cause once with its evidence where Delta is worst, and where it shows."""
+    found: dict[str, tuple[Finding, set[GroupElement]]] = {}
     for result in sorted(results, key=lambda result: result.delta.median, reverse=True):
         for finding in diagnose(module, images, result.first):
-            found.setdefault(finding.cause, (finding, set()))[1].add(result.downscale)
-    listed = [(finding, ", ".join(f"{one:.4g}" for one in sorted(shown))) for finding, shown in found.values()]
-    return [f"{finding} (downscale {downscales})" for finding, downscales in listed]
+            found.setdefault(finding.cause, (finding, set()))[1].add(result.first.element)
+    order = [result.first.element for result in results]
+    listed = [(finding, [one.named for one in order if one in shown]) for finding, shown in found.values()]
+    return [f"{finding} ({shown[0][0]} {', '.join(amount for _, amount in shown)})" for finding, shown in listed]
 
 
 def say(

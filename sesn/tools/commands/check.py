@@ -22,6 +22,9 @@ def check(
     downscale: Annotated[
         str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
     ] = None,
+    motion: options.Motion = None,
+    translate: options.Translate = None,
+    rotate: options.Rotate = None,
     images: options.ImageSet = "embedded",
     count: Annotated[
         int | None, typer.Option(min=1, help="Images; by default 16, of large ones 8, or all if fewer.")
@@ -52,7 +55,8 @@ def check(
 ) -> None:
     """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
 
-    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale. The module is put into eval mode.
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale; L_s may also be a shift or a rotation (--action).
+    The module is put into eval mode.
 
     The verdict is on Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
     """
@@ -76,7 +80,7 @@ def check(
 
         with subject.measuring():
             with progress_bar(progress) as on_step:
-                results = checking.check(build, subject.images, subject.factors, meter, draws, on_step)
+                results = checking.check(build, subject.images, subject.elements, meter, draws, on_step)
             causes = [*map(in_options, likely_causes(build(0), subject.images, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
             well = all(passes(result, tolerance, absolute) for result in results)

@@ -24,6 +24,7 @@ def profile(
     input_: options.InputShape = None,
     downscale: options.OneDownscale = None,
     translate: options.Translate = None,
+    rotate: options.Rotate = None,
     images: options.ImageSet = "embedded",
     count: options.Count = 4,
     data: options.DataRoot = None,

@@ -1,0 +1,49 @@
+"""`sesn check --action`: networks that are shifted and rotated, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_check import Check, check, said
+from typer.testing import CliRunner
+
+from sesn.tools.app import app
+
+__all__ = ["check"]
+
+
+def test_the_command_shifts_and_rotates(check: Check, tmp_path: Path) -> None:
+    """An ordinary convolution commutes with shifts; rotations show that its kernels have a direction."""
+    fresh = {"input": "1x64x64", "count": "3", "json": "out.json", "tolerance": "1e-3"}
+    words = [word for key, value in fresh.items() for word in (f"--{key}", value)]
+    check("cnn")
+
+    def run(*options: str) -> Any:
+        return CliRunner().invoke(app, ["check", "networks.py:cnn", *words, *options])
+
+    shifted = run("--action", "translate")
+    assert shifted.exit_code == 0, shifted.output
+    assert "shift by 1 pixel 0.5 pixels" in said(shifted)
+    assert "shift by 0.5 pixels: relative Δ" in said(shifted)
+    results = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert [one["moved"] for one in results] == ["shift by 1 pixel", "shift by 0.5 pixels"]
+    rotated = run("--rotate", "90,20", "--picture", "out.png")
+    assert rotated.exit_code == 1, rotated.output
+    assert "rotation by 20 degrees: relative Δ" in said(rotated)
+    assert "kernels with a direction" in said(rotated)
+    assert "Replace them by ScaleLift" not in said(rotated)
+    results = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert [one["moved"] for one in results] == ["rotation by 90 degrees", "rotation by 20 degrees"]
+    assert all(one["decibels_median"] > 0 and one["psnr_median"] > one["decibels_median"] for one in results)
+
+
+def test_decibels_have_the_sign_of_a_ratio_of_signal_to_error(check: Check, tmp_path: Path) -> None:
+    result = check("lift", "--json", "out.json")
+    [found] = json.loads((tmp_path / "out.json").read_text())["results"]
+    assert found["decibels_median"] == pytest.approx(-10 * math.log10(sorted(found["delta"][0])[1]))
+    assert f"in decibels {found['decibels_median']:.1f} dB" in said(result)
+    assert found["psnr_median"] is None
