@@ -18,8 +18,8 @@ from sesn.methods import disco
 from sesn.methods._disco_fit import (
     FITS,
     KERNELS,
-    NOISE,
     PROVENANCE,
+    SPREAD,
     FitSettings,
     descend,
     expected_moments,
@@ -68,8 +68,9 @@ def test_the_expected_moments_are_those_of_many_images() -> None:
     images = noise(replace(SMALL, images=60, seed=5))
     for ratio in (1 / 1.5, 1 / 3.3):
         found, expected = moments(images, ratio, 3) / 60, expected_moments(ratio, 3)
-        assert float((found - expected).norm() / expected.norm()) < 3e-3
-    assert [float(images.mean()), float(images.std())] == pytest.approx(NOISE, rel=2e-3)
+        assert float((found - expected).norm() / expected.norm()) < 2e-2
+    assert float(images.std()) == pytest.approx(SPREAD, rel=2e-3)
+    assert abs(float(images.mean())) < 1e-3
 
 
 @pytest.mark.parametrize("scale", [1.5, 1.41])
@@ -85,11 +86,11 @@ def test_no_kernels_beside_scale_one_have_a_lower_expected_loss(scale: float) ->
 
 
 def test_the_descent_comes_near_the_least_loss() -> None:
-    """In a tenth of the published steps at ten times the rate, on the moments of infinitely many images."""
+    """In a quarter of the published steps at four times the rate, on the moments of infinitely many images."""
     matrices = {(0, 1): expected_moments(1 / 1.5, 5)}
-    found = descend(FitSettings((1.0, 1.5), 5, 3, steps=16, rate=1e-2), [matrices])
+    found = descend(FitSettings((1.0, 1.5), 5, 3, steps=40, rate=4e-3), [matrices])
     least = loss_of([whole_kernels(1, 3, 5), least_kernels(1.5, 3, 5)], matrices)
-    assert min(found.losses) == pytest.approx(float(least), rel=1e-3)
+    assert min(found.losses) == pytest.approx(float(least), rel=2e-2)
     assert found.losses[0] > 1.5 * min(found.losses)
 
 
@@ -134,8 +135,29 @@ def test_the_shipped_kernels_have_the_loss_that_they_are_said_to_have(name: str)
     kernels = [F.pad(each, ((made.side - each.shape[-1]) // 2,) * 4) for each in tight]
     loss = direct_loss(images, kernels, made.scales, made.side) * (made.batch / len(images)) ** 0.5
     assert loss == pytest.approx(told["least_loss"], rel=0.02)
-    worse = [kernels[0] if not s.is_integer() else k for k, s in zip(kernels, made.scales, strict=True)]
-    assert direct_loss(images, worse, made.scales, made.side) * (made.batch / len(images)) ** 0.5 > 1.3 * loss
+    unfitted = [kernels[0] if not s.is_integer() else k for k, s in zip(kernels, made.scales, strict=True)]
+    assert direct_loss(images, unfitted, made.scales, made.side) * (made.batch / len(images)) ** 0.5 > 1.3 * loss
+
+
+def test_the_schedule_ends_near_the_least_loss() -> None:
+    """The loss is convex: what a second-order method finds from there is the least."""
+    made = FITS["stl10"]
+    pairs = [(0, 1), (1, 2)]
+    matrices = {(i, j): expected_moments(made.scales[i] / made.scales[j], made.side) for i, j in pairs}
+    whole = [whole_kernels(scale, made.size, made.side) for scale in (1, 2)]
+    shipped = disco.pixel_kernels(1.41, "stl10")
+    free = shipped.clone().requires_grad_()
+    search = torch.optim.LBFGS([free], max_iter=200, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        search.zero_grad()
+        loss = loss_of([whole[0], free, whole[1]], matrices)
+        loss.backward()
+        return loss
+
+    search.step(closure)
+    losses = [float(loss_of([whole[0], kernels.detach(), whole[1]], matrices)) for kernels in (shipped, free)]
+    assert losses[1] <= losses[0] < 1.02 * losses[1]
 
 
 @pytest.mark.parametrize("augmented", [False, True])

@@ -44,7 +44,7 @@ _ROWS = (
 #: Every method by its key, in the order of the paper's tables; those that appeared later stand at the end.
 METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
 #: The colours of methods that have none of their own: apart from those of the table and from each other.
-SPARE_COLOURS = ("#000064", "#FF1098", "#D808F0", "#B01860", "#B0A0FF", "#A0F810", "#E8F0B8", "#D0F0F8")
+SPARE_COLOURS = ("#101080", "#B0A0FF", "#B02068", "#E808FF", "#D8FFB0", "#FF0898", "#8808C0", "#B8E8FF")
 #: Where the methods from outside came from, by key; FILE.py:NAME in full for those of files.
 HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.

@@ -155,7 +155,7 @@ DISCO = Method(
     "disco",
     "DISCO",
     Source("Sosnovik et al. 2021, BMVC", "Discrete Filters"),
-    "#8A5A00",
+    "#F0FF48",
     {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
     at_step,
     between,

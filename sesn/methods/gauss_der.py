@@ -152,7 +152,7 @@ GAUSS_DER = Method(
     "gauss-der",
     "GaussDerNet",
     Source("Lindeberg 2022, arXiv:2011.14759", "Steerable Filters"),
-    "#7A8450",
+    "#702070",
     {"mnist": GaussDerSkeleton()},
     at_step,
     between,
