@@ -65,6 +65,9 @@ METRICS: dict[str, str] = {
     "validation_error": "%",
     "test_error": "%",
     "test_error_by_size": "%",
+    # scale generalisation: of the images at one test scale, and of the pictures at all of them
+    "accuracy": "%",
+    "consistency": "%",
     "best_epoch": "",
 }
 

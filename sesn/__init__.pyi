@@ -57,8 +57,14 @@ from sesn.meter.elements import Rotation as Rotation
 from sesn.meter.elements import Transform as Transform
 from sesn.meter.elements import rotate as rotate
 from sesn.meter.finding import Finding as Finding
+from sesn.meter.lie import LieError as LieError
+from sesn.meter.lie import lie_error as lie_error
 from sesn.meter.meter import Meter as Meter
 from sesn.meter.outputs import OutputOf as OutputOf
+from sesn.meter.predictions import AsymmetryLoss as AsymmetryLoss
+from sesn.meter.predictions import Consistency as Consistency
+from sesn.meter.predictions import asymmetry_loss as asymmetry_loss
+from sesn.meter.predictions import consistency as consistency
 from sesn.methods import Method as Method
 from sesn.methods import Source as Source
 from sesn.methods import build as build

@@ -18,7 +18,14 @@ PROVENANCE = {"code": "abc", "machine": "Synthetic CPU", "torch": "0.0", "device
 STARTED = "2026-01-01T00:00:00+00:00"
 SWEEP: dict[str, Any] = {"images": "stl10", "image_count": 3, "channels": 8}
 #: Settings that the window decides.
-KERNELS: dict[str, dict[str, Any]] = {"published": {"kernel_size": 13}, "wide": {"half_width": 4.5}}
+KERNELS: dict[str, dict[str, Any]] = {
+    "published": {"kernel_size": 13},
+    "wide": {"half_width": 4.5},
+    "periodic": {"half_width": 6.0, "padding_mode": "circular"},
+}
+#: Levels of the networks that only the depth sweep has.
+NESTED = {("published", "nested"): 6e-2, ("wide", "nested"): 4e-5, ("periodic", "linear"): 2e-13}
+NESTED |= {("periodic", "relu"): 6e-5, ("periodic", "bandlimited"): 2e-6, ("periodic", "nested"): 3e-12}
 
 
 def rows(cell: Cell, measurements: list[Measurement]) -> Iterator[Result]:
@@ -45,6 +52,7 @@ def results(budget: str = "lite", seed: int = 0) -> Iterator[Result]:
         _stl10,
         _projections,
         _bases,
+        _generalisation,
     ):
         yield from part(budget, noise)
 
@@ -82,18 +90,18 @@ def _sweep() -> Iterator[tuple[str, str, int, float]]:
 
 
 def _depth(budget: Any, noise: Any) -> Iterator[Result]:
-    for window, nonlinearity, draw, level in _sweep():
-        settings = (
-            SWEEP
-            | KERNELS[window]
-            | {"window": window, "nonlinearity": nonlinearity, "side": 96, "scales": 5, "extent": 1}
-        )
-        found = []
-        for depth in (1, 2, 3, 5, 10, 20, 30, 40, 50):
-            at = {"depth": depth}
-            found += [Measurement("delta", _values(noise, min(1.2, level * depth)), at)]
-            found += [Measurement("floor", _values(noise, 1e-6 * depth), at)] if depth in (1, 50) else []
-        yield from rows(Cell("delta-depth", 1, budget, "", settings | {"layers": 50}, draw), found)
+    nested = [(*series, draw, level) for series, level in NESTED.items() for draw in range(2)]
+    for sweep, noises in ((_sweep(), noise), (nested, np.random.default_rng(1))):
+        for window, nonlinearity, draw, level in sweep:
+            settings = SWEEP | KERNELS[window] | {"window": window, "nonlinearity": nonlinearity}
+            settings |= {"side": 96, "scales": 5, "extent": 1, "layers": 50}
+            found = []
+            for depth in (1, 2, 3, 5, 10, 20, 30, 40, 50):
+                at = {"depth": depth}
+                found += [Measurement("delta", _values(noises, min(1.2, level * depth)), at)]
+                floor = 1e-6 * depth if window != "periodic" else 1e-10
+                found += [Measurement("floor", _values(noises, floor), at)] if depth in (1, 50) else []
+            yield from rows(Cell("delta-depth", 1, budget, "", settings, draw), found)
 
 
 def _downscale(budget: Any, noise: Any) -> Iterator[Result]:
@@ -221,6 +229,26 @@ def _stl10(budget: Any, noise: Any) -> Iterator[Result]:
                 yield from absent(cell, "failed", "out of memory: 10 % of <b>RAM</b>")
             else:
                 yield from rows(cell, [Measurement("test_error", (12.0 - 0.3 * place + float(noise.random()),))])
+
+
+def _generalisation(budget: Any, noise: Any) -> Iterator[Result]:
+    series = (("cnn", "published", False), ("cnn", "published", True), ("dss-vector", "published", False))
+    series += (("sesn-vector", "published", False), ("sesn-vector", "wide", False))
+    for family, scenario, scales in (("stir", "33-48", (17, 24, 40, 56, 64)), ("large-scale", "2", (0.5, 2.0, 8.0))):
+        middle = 40 if family == "stir" else 2
+        for place, (method, design, augmented) in enumerate(series):
+            for seed in range(2):
+                settings = {"data": "mnist", "recipe": "paper", "epochs": 5, "family": family, "scenario": scenario}
+                settings |= {"design": design, "augmented": augmented, "resolution": 64}
+                found = [Measurement("consistency", (40.0 + 8 * place,), {"pictures": 200})]
+                for scale in scales:
+                    away, at = abs(math.log2(scale / middle)), {"scale": float(scale), "trained": scale == middle}
+                    right = 94 - (30 - 6 * place) * away + float(noise.standard_normal())
+                    found += [Measurement("accuracy", (right,), {**at, "pictures": 200})]
+                    if away:
+                        level = 0.3 * away / (1 + place)
+                        found += [Measurement("delta", _values(noise, level), {**at, "of": "logits"})]
+                yield from rows(Cell("scale-generalisation", 1, budget, method, settings, seed), found)
 
 
 def _projections(budget: Any, noise: Any) -> Iterator[Result]:

@@ -12,6 +12,7 @@ import torch
 from harness.bench.__main__ import arguments
 from harness.bench.layers import CASES, TARGETS, LayerCase, run_tables
 from harness.bench.methods import RESOLUTIONS, MethodTimes, measure_methods, paper_seconds
+from harness.bench.rectifiers import rectifier_table, rectifiers
 from harness.stopwatch import StepTimes
 from sesn import ScaleGrid, basis_b
 from sesn.methods import METHODS, methods_on
@@ -71,6 +72,12 @@ def test_the_layer_tables_have_every_algorithm(
     for word in ("auto", "dense", "separable", "spectral", "textbook", "bank", "auto / best algorithm"):
         assert word in printed
     assert "direct" not in printed
+
+
+def test_the_rectifiers_are_timed_beside_each_other() -> None:
+    table = rectifier_table(1, torch.device("cpu"), (48,))
+    assert [str(column.header) for column in table.columns[1:]] == list(rectifiers(48))
+    assert len(table.rows) == 1
 
 
 def test_the_cases_serve_the_targets() -> None:

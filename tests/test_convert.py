@@ -29,6 +29,14 @@ LAYERS: dict[str, Any] = {
     "5": lambda c: nn.Conv2d(c, c, 5, padding=1, padding_mode="circular"),
     "dilated": lambda c: nn.Conv2d(c, c, 3, padding=2, dilation=2),
     "1": lambda c: nn.Conv2d(c, c, 1, stride=2),
+    "depthwise": lambda c: nn.Conv2d(c, c, 3, padding=1, groups=c),
+    "multiplied": lambda c: nn.Sequential(nn.Conv2d(c, 2 * c, 3, padding=1, groups=c), nn.Conv2d(2 * c, c, 1)),
+    "grouped 1": lambda c: nn.Conv2d(c, c, 1, groups=c),
+    "padded 1": lambda c: nn.Conv2d(c, c, 1, padding=1),
+    "line": lambda c: nn.Conv2d(c, c, (1, 5), padding=(0, 2)),
+    "tuples": lambda c: nn.Conv2d(c, c, (3, 5), stride=(2, 1), padding=(1, 0), dilation=(2, 1)),
+    "reflected": lambda c: nn.Conv2d(c, c, 3, padding=1, padding_mode="reflect"),
+    "strided 1": lambda c: nn.Conv2d(c, c, 1, stride=(1, 2)),
     "norm": nn.BatchNorm2d,
     "bare norm": lambda c: nn.BatchNorm2d(c, affine=False),
     "groups": lambda c: nn.GroupNorm(1, c),
@@ -223,8 +231,7 @@ OBSTACLES: dict[str, tuple[nn.Module, str]] = {
     "mean": (Code(lambda x: x.mean((2, 3))), "Code): computes something else on fields"),
     "transposed": (nn.Sequential(LIFT, nn.ConvTranspose2d(4, 2, 2, 2)), "1 (ConvTranspose2d): its weights mix pixels"),
     "linear": (nn.Sequential(LIFT, nn.Linear(64, 2), nn.Conv2d(4, 1, 1)), "1 (Linear): its weights mix pixels"),
-    "depthwise": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 3, groups=4)), "1 (Conv2d 3 x 3): `groups` (=4) must be 1"),
-    "padded 1x1": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 1, padding=1)), "`padding` (=(1, 1)) must be 0 for a kernel"),
+    "even": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 2)), "1 (Conv2d 2 x 2): `kernel_size` (=(2, 2)) must be odd"),
     "own code": (nn.Sequential(LIFT, Frozen(4, 4, 3)), "`forward` (='Frozen') must be that of nn.Conv2d"),
 }
 
@@ -247,7 +254,7 @@ def test_all_obstacles_are_found_in_one_run() -> None:
 
 
 def test_a_long_list_of_obstacles_is_cut_in_the_warning() -> None:
-    layers = [nn.Conv2d(4, 4, 3, groups=2) for _ in range(5)]
+    layers = [nn.Conv2d(4, 4, 2) for _ in range(5)]
     with pytest.warns(UserWarning, match="and 2 more"):
         sesn.convert(nn.Sequential(LIFT, *layers), project=None)
 
@@ -256,7 +263,7 @@ def test_a_first_layer_that_cannot_be_lifted_sees_the_image_and_the_next_lifts()
     original = seeded(0, lambda: nn.Sequential(nn.Conv2d(3, 4, 4, stride=4), nn.Conv2d(4, 2, 3))).double()
     network, report = sesn.convert(original, project=None)
     assert [(step.fate, step.after) for step in report.steps] == [
-        ("kept", "`kernel_size` (=(4, 4)) must be square and odd"),
+        ("kept", "`kernel_size` (=(4, 4)) must be odd along rows and columns"),
         ("replaced", "ScaleLift"),
     ]
     image = slow.uniform(0, 1, 3, 32, 32)

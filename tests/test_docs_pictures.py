@@ -35,6 +35,7 @@ def committed(folder: str) -> list[dict]:
     [
         ("first_look", "windows.md"),
         ("object_size", "tutorials/classifier.md"),
+        ("metrics", "metrics.md"),
         ("which_grid", "which-grid.md"),
         ("segmentation", "tutorials/segmentation.md"),
     ],
@@ -50,12 +51,17 @@ def test_the_readme_says_what_the_committed_rows_give() -> None:
     assert object_size.times(rows) in (ROOT / "docs" / "tutorials" / "classifier.md").read_text(encoding="utf-8")
 
 
+def test_the_page_of_metrics_says_what_the_definitions_say_of_themselves() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert script("metrics").sentences() in text
+
+
 def test_the_networks_that_are_compared_have_about_as_many_parameters() -> None:
     counts = {row["method"]: row["parameters"] for row in committed("object-size")}
     assert max(counts.values()) < 1.02 * min(counts.values())
 
 
-@pytest.mark.parametrize("name", ["first_look", "measurement", "object_size", "segmentation"])
+@pytest.mark.parametrize("name", ["first_look", "measurement", "metrics", "object_size", "segmentation"])
 def test_drawing_twice_gives_identical_bytes(name: str) -> None:
     draw, rows = script(name).draw, committed(name.replace("_", "-"))
     assert encoded(draw(rows), "svg") == encoded(draw(rows), "svg")
@@ -76,6 +82,7 @@ def test_the_first_look_measures_what_it_shows() -> None:
     ("name", "few"),
     [
         ("object_size", {"seeds": 1, "epochs": 1, "images": 32, "sizes": (16,)}),
+        pytest.param("metrics", {"seeds": 1, "count": 2}, marks=pytest.mark.slow),
         ("which_grid", {"count": 1}),
         ("segmentation", {"seeds": 1, "steps": 1, "radii": (5,)}),
     ],

@@ -11,6 +11,7 @@ import pytest
 import slow
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from measures import EXPORTS
 from plain_networks import UNet, seeded, settled
 from slow import Case, cases
@@ -18,7 +19,7 @@ from test_compiling import LAYERS
 from torch import Tensor, nn
 
 import sesn
-from sesn.conversion.plain import PlainConv
+from sesn.conversion.plain import PlainConv, plain_layer
 
 pytestmark = EXPORTS
 SLOW = pytest.mark.slow
@@ -45,7 +46,8 @@ def network(every_layer: bool) -> nn.Module:
         layers += [sesn.ScaleConv(4, 2, BASIS, padding="valid"), sesn.SpatialAvgPool(3, 1, 1)]
         layers += [sesn.EachScale(nn.Upsample(scale_factor=2, mode="bilinear")), sesn.ScaleProjection(reduce="soft")]
     else:
-        layers = [sesn.ScaleLift(1, 3, BASIS), *layers, sesn.ScaleProjection()]
+        layers = [sesn.ScaleLift(1, 3, BASIS), *layers, sesn.ScaleConvTranspose(4, 2, BASIS, stride=2)]
+        layers += [sesn.ScaleProjection()]
     return settled(nn.Sequential(*layers), 1, 28, 28)
 
 
@@ -64,6 +66,16 @@ def test_plain_convolutions_are_the_layer(case: Case) -> None:
         return  # an ordinary convolution wraps around once
     with torch.no_grad():
         torch.testing.assert_close(PlainConv(layer)(case.field), layer(case.field), rtol=1e-9, atol=1e-9)
+
+
+@given(st.sampled_from([1, 2, 3, (2, 1), (1, 5)]), st.booleans(), st.integers(1, 6), st.integers(1, 6))
+def test_plain_transposed_convolutions_are_the_layer(stride: Any, bias: bool, h: int, w: int) -> None:
+    layer = seeded(0, lambda: sesn.ScaleConvTranspose(2, 3, BASIS, stride=stride, bias=bias, dtype=torch.float64))
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    field = slow.uniform(1, 2, 2, 2, h, w)
+    with torch.no_grad():
+        torch.testing.assert_close(plain_layer(layer)(field), layer(field), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name in sesn.__all__])

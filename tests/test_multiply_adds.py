@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sesn import ScaleConv, ScaleConv1x1, ScaleGrid, ScaleLift, basis_b
-from sesn.methods import METHODS, methods_on
+from sesn.methods import METHODS, PLAIN, methods_on
 from sesn.methods.dss import DSSConv, DSSLift
 from sesn.methods.harmonic import HarmonicConv
 from sesn.methods.sevf import SEVFConv, SEVFLift
@@ -19,7 +19,7 @@ from sesn.methods.sicnn import SiCNNConv, SiCNNLift
 from sesn.methods.ss_cnn import SSConv
 from sesn.networks import NETWORKS, multiply_adds
 
-SHAPES = {"mnist": (1, 28, 28), "stl10": (3, 96, 96)}
+SHAPES = {"mnist": (1, 28, 28), "stl10": (3, 96, 96), "stir": (1, 64, 64)}
 BASIS = basis_b(ScaleGrid([1.7, 2.45, 3.54, 5.1]), 15, 7, mult=1.5)
 HALF = (0.5, 1.0)
 
@@ -106,10 +106,10 @@ def test_the_network_is_left_as_it_was() -> None:
 def test_every_network_has_a_count(network: str, key: str) -> None:
     """At least one product per used weight and image, and more than the plain network's unless it is as wide."""
     method = METHODS[key]
-    options: dict[str, Any] = {} if network == "mnist" else {"depth": 10, "width": 1}
+    options: dict[str, Any] = {} if network == "mnist" else dict(NETWORKS[network].tried[0])
     with torch.device("meta"):
         built = method.build(network, "paper", **options)
-        plain = METHODS["cnn" if network == "mnist" else "wrn"].build(network, "paper", **options)
+        plain = METHODS[PLAIN[network]].build(network, "paper", **options)
     assert multiply_adds(built, SHAPES[network]) >= multiply_adds(plain, SHAPES[network])
 
 

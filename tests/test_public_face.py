@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import sesn
+from sesn.layers.typed import TensorModule
 
 #: What examples may use without importing it.
 GLOBALS = {"sesn": sesn, "torch": torch, "nn": nn}
@@ -111,3 +112,10 @@ def test_a_layer_takes_its_options_by_name(layer: type[nn.Module]) -> None:
     defining = channels | {"module", "basis", "grid", "kernel_size", "output_size", "mode", "padding_mode"}
     defining |= {"sizes", "oversample"}
     assert set(by_place) <= defining | ({"stride", "padding"} if "Spatial" in layer.__name__ else set())
+
+
+def test_type_checkers_know_that_a_layer_gives_a_tensor() -> None:
+    """OutputOf may wrap a module with any output."""
+    layers = {name for name, kind in public().items() if inspect.isclass(kind) and issubclass(kind, nn.Module)}
+    assert {name for name in layers if not issubclass(getattr(sesn, name), TensorModule)} == {"OutputOf"}
+    assert TensorModule.__annotations__ == {"__call__": "Callable[..., Tensor]"}

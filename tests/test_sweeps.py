@@ -68,7 +68,7 @@ def images() -> Tensor:
     return crops - crops.mean(dim=(-2, -1), keepdim=True)
 
 
-@pytest.mark.parametrize("nonlinearity", ["linear", "relu", "bandlimited"])
+@pytest.mark.parametrize("nonlinearity", ["linear", "relu", "bandlimited", "nested"])
 @pytest.mark.parametrize("crop", [0, "auto"])
 def test_one_pass_gives_the_error_of_every_truncated_network(
     images: Tensor, nonlinearity: str, crop: int | str
@@ -238,6 +238,40 @@ def test_where_no_channel_is_valid_the_rows_say_so() -> None:
     more = delta_interscale(cell_of("delta-interscale", "wide", "linear", extent=5, scales=9), Context())
     assert values(more, "channels_lost").tolist() == [5.0]
     assert float(values(more, "delta").median()) < 1e-4 < float(values(found, "delta_all").median())
+
+
+# --- the nested nonlinearity on periodic maps
+
+DEPTHS = [pytest.param(4, SIDE, id="4 layers"), pytest.param(50, 96, marks=pytest.mark.slow, id="50 layers")]
+
+
+@pytest.mark.parametrize(("layers", "side"), DEPTHS)
+def test_a_deep_network_with_nested_relus_is_exact(layers: int, side: int) -> None:
+    """At 96 pixels and at 68; the other two alias, at every depth."""
+    names = ("linear", "relu", "bandlimited", "nested")
+    found = {name: delta("delta-depth", "periodic", name, layers=layers, side=side, image_count=1) for name in names}
+    assert found["nested"] < 1e-8
+    assert found["nested"] < found["bandlimited"] / 100 < found["relu"] / 1000
+    assert found["linear"] < 1e-9
+
+
+@pytest.mark.parametrize(("layers", "side"), DEPTHS)
+def test_a_deep_network_with_nested_relus_keeps_translation_by_pixels(layers: int, side: int) -> None:
+    """Exactly at the larger size; not if each size is rectified on its own pixels."""
+    settings = settings_of(cell_of("delta-depth", "periodic", "nested", side=side))
+    image = photographs(1)[..., :side, :side]
+
+    def moved(network: nn.Sequential) -> float:
+        calibrate(network, image.float())
+        with torch.no_grad():
+            there, here = network.double()(image.roll(1, -1)), network(image).roll(1, -1)
+        return float((there - here).square().sum() / here.square().sum())
+
+    assert moved(deep_network(settings, 0, layers)) < 1e-20
+    coarse = deep_network(settings, 0, layers)
+    for layer in coarse:
+        layer.nonlinearity.oversample = 1  # type: ignore[union-attr]
+    assert moved(coarse) > 1e-4
 
 
 # --- the plan's kernels

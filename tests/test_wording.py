@@ -87,7 +87,9 @@ ON_ONE = {
     "tune --images cats": "--images (='cats') must be one of",
 }
 WRONG = {
-    **{f"{command} {line}": said for command in ("check", "profile", "causes") for line, said in ANY.items()},
+    **{
+        f"{command} {line}": said for command in ("check", "profile", "causes", "metrics") for line, said in ANY.items()
+    },
     **ON_ONE,
 }
 #: What Python's callers write, and nobody on a command line.

@@ -1,4 +1,4 @@
-"""`python -m harness.bench [layers | methods]`: time the layers, or whole methods, and print the tables."""
+"""`python -m harness.bench [layers | rectifiers | methods]`: time layers, ReLUs or whole methods, and print tables."""
 
 from __future__ import annotations
 
@@ -34,6 +34,22 @@ def layers(
 
 
 @app.command()
+def rectifiers(rounds: Rounds = 9, threads: Threads = 2, device: Device = "cpu") -> None:
+    """Compare a plain, a band-limited and a nested ReLU on maps of several sides."""
+    import torch
+
+    from harness.bench.rectifiers import rectifier_table
+    from harness.run.engines.work import devices
+    from sesn.tools.machine import machine_line
+
+    with consoles(quiet=False) as (console, _):
+        torch.set_num_threads(threads)
+        where = torch.device(devices(device)[0])
+        console.print(f"forward + backward, float32, medians of {rounds} interleaved rounds; {machine_line(where)}")
+        console.print(rectifier_table(rounds, where))
+
+
+@app.command()
 def methods(
     rounds: Rounds = 5,
     threads: Threads = 2,
@@ -54,7 +70,7 @@ def methods(
 
 def arguments(given: list[str]) -> list[str]:
     """The layers' benchmark is meant when none is named."""
-    named = bool(given) and (given[0] in ("layers", "methods") or given[0] == "--help")
+    named = bool(given) and (given[0] in ("layers", "rectifiers", "methods") or given[0] == "--help")
     return given if named else ["layers", *given]
 
 

@@ -161,7 +161,8 @@ class LayerTimes:
         return statistics.median(a / b for a, b in zip(self.samples[slow], self.samples[fast], strict=True))
 
 
-def _step(module: nn.Module, x: Tensor) -> Step:
+def step_of(module: nn.Module, x: Tensor) -> Step:
+    """Forward and backward of a module on one input."""
     with torch.no_grad():
         gradient = torch.randn_like(module(x))
 
@@ -177,13 +178,13 @@ def _measure(case: LayerCase, rounds: int, device: torch.device) -> LayerTimes:
     x, wide = case.inputs(device), case.group == "wide"
     layers = {name: case.layer(name, device) for name in (("separable",) if wide else ("auto", *WAYS))}
     flat = x if x.dim() == 4 else x.detach()[:, :, 0].contiguous().requires_grad_(x.requires_grad)
-    steps = {name: _step(layer, x) for name, layer in layers.items()}
+    steps = {name: step_of(layer, x) for name, layer in layers.items()}
     if wide:
         # The dense algorithm's idea without its cropping: the whole window, scale by scale.
-        steps["direct"] = _step(FilterBank(layers["separable"]).to(device), flat)
+        steps["direct"] = step_of(FilterBank(layers["separable"]).to(device), flat)
     else:
-        steps["textbook"] = _step(Textbook(layers["dense"]).to(device), x)
-        steps["bank"] = _step(FilterBank(layers["dense"]).to(device), flat)
+        steps["textbook"] = step_of(Textbook(layers["dense"]).to(device), x)
+        steps["bank"] = step_of(FilterBank(layers["dense"]).to(device), flat)
     samples = interleave(steps, rounds, device)
     return LayerTimes(samples, {name: peak_bytes(step, device) for name, step in steps.items()})
 

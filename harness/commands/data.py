@@ -12,7 +12,8 @@ from sesn.tools.consoles import consoles
 
 def data(
     fetch: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Download: mnist (12 MB), stl10 (2.6 GB).")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Download: mnist (12 MB), fashion-mnist (31 MB), stl10 (2.6 GB)."),
     ] = None,
     data: options.Data = None,
 ) -> None:

@@ -48,16 +48,21 @@ def normalised(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) 
     return (images.to(torch.float32) / 255 - shift) / spread
 
 
-def random_rescale(images: Tensor, generator: torch.Generator, scales: tuple[float, float] = PLUS_SCALES) -> Tensor:
+def random_rescale(
+    images: Tensor,
+    generator: torch.Generator,
+    scales: tuple[float, float] = PLUS_SCALES,
+    fixed_point: float = FIXED_POINT,
+) -> Tensor:
     """Each image uint8 [n, h, w] rescaled by its own factor, uniform between the two, as MNIST-scale was made."""
     lowest, highest = scales
     double = torch.float64 if generator.device.type != "mps" else torch.float32
     drawn = torch.rand(len(images), generator=generator, device=generator.device, dtype=double)
-    return rescale_digits(images, lowest + (highest - lowest) * drawn)
+    return rescale_digits(images, lowest + (highest - lowest) * drawn, fixed_point)
 
 
-def rescale_digits(images: Tensor, factors: Tensor) -> Tensor:
-    """Each image uint8 [n, h, w] scaled by its factor about FIXED_POINT, the size kept: Pillow's affine map in batches.
+def rescale_digits(images: Tensor, factors: Tensor, fixed_point: float = FIXED_POINT) -> Tensor:
+    """Each image uint8 [n, h, w] scaled by its factor about a point, the size kept: Pillow's affine map in batches.
 
     That is Keys' cubic with a = -1 at the source position, no low-pass filter; outside the image 0, and neighbours past
     the border repeat it; the result is clipped to 0..255 and its fraction cut off. The operations and their order are
@@ -68,15 +73,16 @@ def rescale_digits(images: Tensor, factors: Tensor) -> Tensor:
     place = images.device if images.device.type != "mps" else torch.device("cpu")  # MPS has no float64
     steps = 1 / factors.to(place, torch.float64)
     values = images.to(place, torch.float64)
-    values = _sampled(_sampled(values, steps).transpose(-1, -2), steps).transpose(-1, -2)
+    for _ in range(2):
+        values = _sampled(values, steps, fixed_point).transpose(-1, -2)
     return values.clamp(0, 255).to(torch.uint8).to(images.device)
 
 
-def _sampled(values: Tensor, steps: Tensor) -> Tensor:
-    """The last axis of [n, h, w] sampled `steps` apart about FIXED_POINT."""
+def _sampled(values: Tensor, steps: Tensor, fixed_point: float) -> Tensor:
+    """The last axis of [n, h, w] sampled `steps` apart about a point, in pixels from the first corner."""
     size = values.shape[-1]
     outputs = torch.arange(size, device=values.device, dtype=torch.float64) + 0.5
-    start = FIXED_POINT - steps * FIXED_POINT
+    start = fixed_point - steps * fixed_point
     positions = steps[:, None] * outputs + start[:, None]
     inside = (positions >= 0) & (positions < size)
     first = (positions - 0.5).floor()

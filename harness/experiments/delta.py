@@ -87,14 +87,25 @@ SCALES = 5
 #: 96 pixels shrink to 68: kernels that step by the ratio of the two have both grids whole.
 WHOLE_STEP = 96 / 68
 OCTAVE_HALVED = math.sqrt(2)
-#: Relative cost; the band-limited nonlinearity works at twice the resolution.
-NONLINEARITY_WORK = {"linear": 1.0, "relu": 1.1, "bandlimited": 2.0}
+#: Relative cost; the band-limited nonlinearity works at twice the resolution, and the nested one at each of two sizes.
+NONLINEARITY_WORK = {"linear": 1.0, "relu": 1.1, "bandlimited": 2.0, "nested": 3.0}
+#: Windows and nonlinearities of every sweep, and of the depth sweep besides, whose images have the two sizes of the
+#: nested one. Where maps repeat, nothing but nonlinearities is in the way of an exact network.
+SERIES = [(window, name) for window in WINDOWS for name in ("linear", "relu", "bandlimited")]
+DEPTH_SERIES = SERIES + [(window, "nested") for window in WINDOWS]
+DEPTH_SERIES += [("periodic", name) for name in NONLINEARITY_WORK]
+#: Images of those cells: nothing hangs on the border, and their errors are alike.
+PERIODIC_IMAGES = 16
 
 
 def kernel_settings(window: str, step: float, scales: int) -> dict[str, Any]:
     """The kernels: those of the paper's STL-10 networks, or the same family where window and pixels cost nothing."""
     if window == "wide":
         kernels: dict[str, Any] = {"smallest_sigma": 2.0, "half_width": 4.5, "total_order": 2}
+    elif window == "periodic":
+        # Windows of 4.5 sigmas cut off what a network without borders and aliasing would show.
+        kernels = {"smallest_sigma": 2.0, "half_width": 6.0, "total_order": 2}
+        kernels |= {"padding_mode": "circular", "resampler": "fourier", "ends": "circular"}
     else:
         # The published V = 7 at three scales, so that the windows of these hold as many sigmas.
         size = 7 * step ** (scales - 3)
@@ -108,10 +119,11 @@ def _cells(
     sizes: Callable[[Amount], Iterator[dict[str, Any]]],
     own: Callable[[Method, dict[str, Any], Amount], OwnCells],
     step: float,
+    series: Sequence[tuple[str, str]] = SERIES,
 ) -> Iterator[Draft]:
-    """Every window and nonlinearity, or every named method; the first weight draw of all before the second of any."""
+    """All series, or every named method; the first weight draw of all before the second of any."""
     amount = AMOUNTS[request.budget]
-    common = {"images": request.images, "channels": CHANNELS, "image_count": amount.images}
+    common: dict[str, Any] = {"images": request.images, "channels": CHANNELS, "image_count": amount.images}
     common |= {"resampler": "lanczos3", "ends": "inside", "side": 96}
     if request.methods is not None:
         base = common | {"window": OWN, "nonlinearity": "relu"}
@@ -119,11 +131,12 @@ def _cells(
         yield from ((row.key, told, draw, reason) for draw in range(amount.draws) for row, told, reason in planned)
         return
     for draw in range(amount.draws):
-        for window in WINDOWS:
-            for nonlinearity in NONLINEARITY_WORK:
-                for size in sizes(amount):
-                    kernels = kernel_settings(window, step, size["scales"])
-                    yield "", settings(**{**common, "nonlinearity": nonlinearity, **kernels, **size}), draw, ""
+        for window, nonlinearity in series:
+            for size in sizes(amount):
+                told = common | {"nonlinearity": nonlinearity} | kernel_settings(window, step, size["scales"]) | size
+                if window == "periodic":
+                    told["image_count"] = min(PERIODIC_IMAGES, amount.images)
+                yield "", settings(**told), draw, ""
 
 
 def _depths(amount: Amount) -> Iterator[dict[str, Any]]:
@@ -322,7 +335,7 @@ DELTA_DEPTH = Experiment(
     title="Figure 2, left: Delta against the number of layers.",
     version=1,
     settings=DepthSettings,
-    cells=partial(_cells, settings=DepthSettings, sizes=_depths, own=own_depths, step=WHOLE_STEP),
+    cells=partial(_cells, settings=DepthSettings, sizes=_depths, own=own_depths, step=WHOLE_STEP, series=DEPTH_SERIES),
     run=delta_depth,
     work=sweep_work,
     axes=("window", "nonlinearity"),

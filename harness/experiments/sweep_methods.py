@@ -80,8 +80,8 @@ def chain_of(row: Method, settings: SweepSettings, seed: int, layers: int, meter
         field = first(noise(settings.side)).dim() == 5
     grid = scales_of(first)
     # Vectors end in the ReLU of their layer, and another one would turn them.
-    kind = "linear" if vector_angles(first) is not None else settings.nonlinearity
-    network = nn.Sequential(*(Layer(layer, nonlinearity(kind)) for layer in made.children())).eval()
+    told = settings if vector_angles(first) is None else replace(settings, nonlinearity="linear")
+    network = nn.Sequential(*(Layer(layer, nonlinearity(told)) for layer in made.children())).eval()
     scales, step = (len(grid), grid.ratio) if grid is not None and field else (None, ANY_STEP)
     return Subject(network, meter_for(first, meter), own_factor(grid), step, scales)
 
@@ -94,7 +94,7 @@ def between_of(row: Method, settings: SweepSettings, seed: int, meter: Meter) ->
         copied = CopiedAlongScale(row.between(extent=settings.extent), HIDDEN_SCALES)
         return nn.Sequential(nn.Conv2d(COLOURS, CHANNELS, 1, bias=False), copied)
 
-    layer = Layer(drawn(made, seed), nonlinearity(settings.nonlinearity))
+    layer = Layer(drawn(made, seed), nonlinearity(settings))
     return Subject(nn.Sequential(layer).eval(), meter_for(layer, meter), HIDDEN_STEP, HIDDEN_STEP, HIDDEN_SCALES)
 
 

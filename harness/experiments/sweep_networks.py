@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +13,15 @@ from torch import Tensor, nn
 from harness.experiment import CellSettings
 from sesn import Meter, ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a
 from sesn._checks import looked_up
+from sesn.algorithms.axis import PaddingMode
+from sesn.algorithms.resample import resampled_size
 from sesn.errors import UsageError
+from sesn.layers.nested import NestedReLU
 from sesn.layers.nonlinearity import BandlimitedReLU
 from sesn.methods.method import COLOURS
 
 #: Type A has orders 0..2 along each axis, nine functions; `total_order` may leave out the highest.
 ORDERS = 3
-#: All three commute with a positive factor.
-NONLINEARITIES: dict[str, Callable[[], nn.Module]] = {
-    "linear": nn.Identity,
-    "relu": nn.ReLU,
-    "bandlimited": BandlimitedReLU,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +29,9 @@ class SweepSettings(CellSettings):
     """What the cells of every sweep are told: the kernels, the network, the images and the meter.
 
     Attributes:
-        window: "published" kernels have `kernel_size`, "wide" ones reach `half_width` sigmas; the layers of a method
-            are its "own", which decide all about kernels and scales.
+        window: "published" kernels have `kernel_size`, "wide" ones reach `half_width` sigmas, and so do "periodic" ones
+            on maps that repeat; the layers of a method are its "own", which decide all about kernels and scales.
+        padding_mode: of the layers; "zeros" if absent.
         extent: of the layers along the scale axis; 1 if absent.
         crop: how many pixels of the border do not count, or "auto", the meter's own choice.
     """
@@ -48,6 +46,7 @@ class SweepSettings(CellSettings):
     half_width: float | None = None
     total_order: int | None = None
     extent: int | None = None
+    padding_mode: PaddingMode | None = None
     side: int
     image_count: int
     channels: int
@@ -131,9 +130,10 @@ def kernels(settings: SweepSettings) -> SteerableBasis:
     grid = ScaleGrid.geometric(sigma, step, scales)
     if settings.window == "published" and settings.kernel_size is not None:
         return basis_a(grid, settings.kernel_size, ORDERS, max_order=order)
-    if settings.window != "wide" or settings.half_width is None:
+    if settings.window not in ("wide", "periodic") or settings.half_width is None:
         raise UsageError(
-            f"`window` (={settings.window!r}) must be 'published', with a `kernel_size`, or 'wide', with a `half_width`"
+            f"`window` (={settings.window!r}) must be 'published', with a `kernel_size`, or 'wide' or 'periodic', with "
+            "a `half_width`"
         )
     pairs = basis_a(grid, "wide", ORDERS, max_order=order).pairs
     return SteerableBasis(grid, [2 * math.ceil(settings.half_width * sigma) + 1 for sigma in grid], pairs=pairs)
@@ -142,14 +142,15 @@ def kernels(settings: SweepSettings) -> SteerableBasis:
 def deep_network(settings: SweepSettings, seed: int, layers: int) -> nn.Sequential:
     """A lift and `layers` - 1 convolutions; a shallower network of the same seed is the beginning of a deeper one."""
     basis, channels, draws = kernels(settings), settings.channels, torch.Generator().manual_seed(seed)
+    options: dict[str, Any] = {"bias": False, "padding_mode": settings.padding_mode or "zeros"}
     network = nn.Sequential()
     for depth in range(layers):
         convolution: ScaleLift | ScaleConv = (
-            ScaleConv(channels, channels, basis, interscale=settings.extent or 1, bias=False)
+            ScaleConv(channels, channels, basis, interscale=settings.extent or 1, **options)
             if depth
-            else ScaleLift(COLOURS, channels, basis, bias=False)
+            else ScaleLift(COLOURS, channels, basis, **options)
         )
-        network.append(Layer(drawn(convolution, draws), nonlinearity(settings.nonlinearity)))
+        network.append(Layer(drawn(convolution, draws), nonlinearity(settings)))
     return network.eval()
 
 
@@ -159,7 +160,7 @@ def interscale_network(settings: SweepSettings, seed: int) -> nn.Sequential:
     convolution = ScaleConv(COLOURS, settings.channels, kernels(settings), interscale=extent, bias=False)
     drawn(convolution, torch.Generator().manual_seed(seed))
     copied = CopiedAlongScale(convolution, len(convolution.grid))
-    return nn.Sequential(Layer(copied, nonlinearity(settings.nonlinearity))).eval()
+    return nn.Sequential(Layer(copied, nonlinearity(settings))).eval()
 
 
 def drawn(convolution: ScaleLift | ScaleConv, draws: torch.Generator) -> ScaleLift | ScaleConv:
@@ -170,9 +171,19 @@ def drawn(convolution: ScaleLift | ScaleConv, draws: torch.Generator) -> ScaleLi
     return convolution
 
 
-def nonlinearity(name: str) -> nn.Module:
-    """The one of that name."""
-    return looked_up("nonlinearity", name, NONLINEARITIES)()
+#: All of them commute with a positive factor.
+NONLINEARITIES: dict[str, Callable[[SweepSettings], nn.Module]] = {
+    "linear": lambda settings: nn.Identity(),
+    "relu": lambda settings: nn.ReLU(),
+    "bandlimited": lambda settings: BandlimitedReLU(settings.padding_mode or "zeros"),
+    # Exact between the side of the images and that of the same images one step of the grid smaller.
+    "nested": lambda settings: NestedReLU([settings.side, resampled_size(settings.side, 1 / (settings.step or 1.0))]),
+}
+
+
+def nonlinearity(settings: SweepSettings) -> nn.Module:
+    """The one that a cell names."""
+    return looked_up("nonlinearity", settings.nonlinearity, NONLINEARITIES)(settings)
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from harness.report import (
     delta,
     dots,
     errors,
+    generalisation,
     goals,
     kernels,
     own,
@@ -96,7 +97,7 @@ class Artefact:
         return " && ".join(f"sesn run {' '.join(keys)} {words}" for words, keys in together.items())
 
 
-_MNIST, _SIZES = ("mnist-scale",), ("parameters",)
+_MNIST, _SIZES, _SCALES = ("mnist-scale",), ("parameters",), (generalisation.EXPERIMENT,)
 _DELTAS = ("delta-depth", "delta-downscale", "delta-interscale")
 #: The longest training that there is, however few methods have it.
 _LONGEST: tuple[Budget, ...] = ("paper", "lite", "smoke")
@@ -117,6 +118,9 @@ _ROWS = (
     Artefact("mnist-scale-dots", _MNIST, dots.errors_frame, draw=dots.draw_errors, budgets=_LONGEST, budget="paper"),
     Artefact("mnist-scale", _MNIST, errors.mnist_frame, table=errors.mnist_table, budgets=_LONGEST, budget="paper"),
     Artefact("stl10", ("stl10", "stl10-reduced"), errors.stl10_frame, table=errors.stl10_table, budget="paper"),
+    Artefact("scale-generalisation", _SCALES, generalisation.curves_frame, draw=generalisation.draw_curves),
+    Artefact("scale-generalisation-delta", _SCALES, generalisation.summary_frame, draw=generalisation.draw_delta),
+    Artefact("scale-generalisation-table", _SCALES, generalisation.summary_frame, table=generalisation.table),
     Artefact("epoch-time-dots", ("epoch-time",), dots.times_frame, draw=dots.draw_times),
     Artefact("epoch-time", ("epoch-time",), times.frame, table=times.table),
     *(

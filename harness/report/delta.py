@@ -37,7 +37,7 @@ STATED, MARK, PAPER_INK = "stated by the paper", "#CC79A7", "#8A3E6B"
 LONGER = "valid of $5+K_S-1$"
 SOLID, DASHED, DOTTED = ("-", "o"), ((0, (4, 2)), "s"), ((0, (1, 1.4)), "^")
 #: How the windows differ where both are on one axis.
-WINDOW_STYLES = {"wide": SOLID, "published": DASHED}
+WINDOW_STYLES = {"wide": SOLID, "published": DASHED, "periodic": SOLID}
 PANELS = (
     Panel("delta-depth", "depth", "layers", {"valid scales": SOLID, "all scales": DASHED}),
     Panel(
@@ -55,9 +55,13 @@ PANELS = (
         {"all of 5 scales": SOLID, "valid of 5 scales": DASHED, LONGER: DOTTED, "all scales of the method": SOLID},
     ),
 )
-COLOURS = dict(zip(("linear", "relu", "bandlimited"), PALETTE, strict=False))
-NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU"}
+#: The fourth colour is the one of what the paper states.
+COLOURS = dict(zip(("linear", "relu", "bandlimited", "nested"), (*PALETTE[:3], PALETTE[4]), strict=True))
+NAMES = {"linear": "linear", "relu": "ReLU", "bandlimited": "band-limited ReLU", "nested": "nested ReLU"}
 WINDOWS = {"published": "published windows", "wide": "wide windows (4.5 σ)"}
+#: The window of networks on periodic maps, which have a panel of their own, and the panels' titles.
+PERIODIC = "periodic"
+PADDED_TITLE, PERIODIC_TITLE = "zero padding, Lanczos probe", "periodic maps, Fourier probe"
 #: The window of cells about a method: its own layers. Their curves have the method in place of a nonlinearity.
 OWN, OWN_ROW, OWN_SCALES = "own", "layers of single methods", "all scales of the method"
 #: The axis begins this many times below the smallest median.
@@ -99,7 +103,7 @@ def _panel_points(panel: Panel, chosen: Selection) -> Any:
     every = chosen.rows.assign(window=chosen.rows["window"].astype(object), x=chosen.rows[panel.x].astype(float))
     method = every["method"].astype(object)
     every = every.assign(series=_series(panel, every), nonlinearity=method.where(method.ne(""), every["nonlinearity"]))
-    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin([*WINDOWS, OWN])]
+    rows = every[every["metric"].isin(["delta", "delta_all"]) & every["window"].isin([*WINDOWS, PERIODIC, OWN])]
     # A network without a valid scale channel has no Delta: NaN says so, and has no place in the figure.
     points = summarised(rows[rows["series"].isin(list(panel.styles)) & rows["value"].notna()], SERIES[1:])
     floors = where(every, metric="floor")
@@ -125,14 +129,24 @@ def _series(panel: Panel, rows: Any) -> Any:
 
 @styled
 def draw_depth(points: Any) -> Drawing:
-    """Published and wide windows on one axis, every line named at its end, with what the paper states."""
+    """Every line named at its end, with what the paper states; networks on periodic maps beside the others."""
     hovers: list[Hover] = []
     # Where no scale is valid, there are only curves over all of them.
     curves = next(part for name in PANELS[0].styles if len(part := where(points, series=name)))
-    facts = where(points, series=STATED)
-    figure = Figure(figsize=(HALF, 3.4), layout="constrained")
-    axes = figure.subplots()
-    axes.set(xlabel=PANELS[0].label, ylabel="equivariance error Δ", yscale="log")
+    facts, periodic = where(points, series=STATED), curves["window"].eq(PERIODIC)
+    parts = {PADDED_TITLE: (curves[~periodic], facts), PERIODIC_TITLE: (curves[periodic], facts[:0])}
+    shown = {title: part for title, part in parts.items() if len(part[0])}
+    figure = Figure(figsize=(FULL if len(shown) > 1 else HALF, 3.4), layout="constrained")
+    (grid,) = figure.subplots(1, len(shown), squeeze=False)
+    for axes, (title, part) in zip(grid, shown.items(), strict=True):
+        _draw_depths(axes, *part, hovers)
+        axes.set_title(title if len(shown) > 1 else "", fontsize=8)
+    grid[0].set_ylabel("equivariance error Δ")
+    return Drawing(figure, tuple(hovers))
+
+
+def _draw_depths(axes: Any, curves: Any, facts: Any, hovers: list[Hover]) -> None:
+    axes.set(xlabel=PANELS[0].label, yscale="log")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     floor = medians(curves, "x", "floor").dropna()
     axes.plot(floor.index, floor.to_numpy(), color="0.45", ls=":", lw=0.9)
@@ -146,12 +160,11 @@ def draw_depth(points: Any) -> Drawing:
     levels = [level for level in (*curves["median"], *floor, *facts["mean"]) if level > 0]
     axes.set_ylim(min(levels) / 3, 2 * max(levels))
     label_ends(axes, ends)
-    return Drawing(figure, tuple(hovers))
 
 
 def _draw_window(axes: Any, window: str, part: Any, hovers: list[Hover]) -> list[tuple[float, str, str]]:
     """The lines of one kind of windows, and their names; lines that meet at the end have one name."""
-    style, kind = WINDOW_STYLES.get(window, DOTTED), "" if window == OWN else f"{window}, "
+    style, kind = WINDOW_STYLES.get(window, DOTTED), f"{window}, " if window in WINDOWS else ""
     ends = []
     for curve, line in part.sort_values("x").groupby("nonlinearity", sort=False):
         _draw_series(axes, _colour(curve), style, line, bars=False)

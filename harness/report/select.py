@@ -23,7 +23,20 @@ from sesn.tools.machine import device_kind
 
 #: Places inside a cell; they may look like settings where a cell has only one of them.
 COORDINATES = frozenset(
-    {"data_name", "epoch", "downscale", "factor", "pixels", "speedups", "digit_size", "digits", *DIGESTS}
+    {
+        "data_name",
+        "epoch",
+        "downscale",
+        "factor",
+        "pixels",
+        "speedups",
+        "digit_size",
+        "digits",
+        "scale",
+        "trained",
+        "pictures",
+        *DIGESTS,
+    }
 )
 #: What rows must share to stand together; those that measure time share the machine, too.
 RUN, MACHINE = ("version", "budget", "device"), "machine"

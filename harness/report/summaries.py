@@ -108,6 +108,23 @@ def counting_interval(rate: float, images: int) -> tuple[float, float]:
     return 100 * float(found.low), 100 * float(found.high)
 
 
+def octaves_near_the_best(scales: Any, values: Any, points: float) -> float:
+    """How far scales reach around the one with the highest value, in octaves, before a value is `points` below it."""
+    order = np.argsort(np.asarray(scales))
+    x, y = np.log2(np.asarray(scales, float)[order]), np.asarray(values, float)[order]
+    low = high = int(y.argmax())
+    while low > 0 and y[low - 1] >= y.max() - points:
+        low -= 1
+    while high + 1 < len(y) and y[high + 1] >= y.max() - points:
+        high += 1
+    return float(x[high] - x[low])
+
+
+def mean_of(values: Any) -> float:
+    """The mean of numbers; NaN of none."""
+    return float(np.mean(values)) if len(values) else math.nan
+
+
 def rank_correlation(first: Any, second: Any) -> tuple[float, float]:
     """Spearman's coefficient, and how probable one as large would be if the two had nothing to do with each other.
 

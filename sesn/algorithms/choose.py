@@ -34,15 +34,19 @@ Way = Literal["dense", "separable", "spectral"]
 Algorithm = Literal["auto", "dense", "separable", "spectral"]
 ALGORITHMS: tuple[Algorithm, ...] = ("auto", "dense", "separable", "spectral")
 
-#: Weights of a multiply-add; 1 is about the machine's best rate.
-SMALL_BOX, LARGE_BOX, LARGE_BOX_SIDE = 1.1, 1.4, 9
+#: Weights of a multiply-add; 10 is about the machine's best rate. They are whole numbers, because torch.compile with
+#: dynamic=True takes every float outside a function for a variable, and compiles again when it finds that it is none.
+SMALL_BOX, LARGE_BOX, LARGE_BOX_SIDE = 11, 14, 9
 VECTOR_CHANNELS = 16
-MIXING = 1.5
-PLANE_PASS = 3.4
-LINE_OVERHEAD = 100.0
-SPECTRAL_PRODUCT = 1.7
+MIXING = 15
+PLANE_PASS = 34
+#: Pixels that the overhead of a line is worth.
+LINE_OVERHEAD = 100
+SPECTRAL_PRODUCT = 17
 #: Weight of a number that the spectral way reads, writes and transposes.
-SPECTRAL_NUMBER = 70.0
+SPECTRAL_NUMBER = 700
+#: Weight of a multiply-add in a pass over lines or in a transform.
+PLAIN = 10
 #: With fewer input channels the spectra of the outputs outweigh the products.
 SPECTRAL_CHANNELS = 4
 #: Kernels with more numbers in their spectra are left to the other algorithms, for the memory (32 MB in float32).
@@ -115,8 +119,7 @@ def convolution_cost(work: Work, functions: int, runs: int | None, box: int) -> 
 def dense_cost(work: Work, height: int, width: int) -> float:
     """An ordinary convolution with a kernel of these sides."""
     slowness = LARGE_BOX if max(height, width) >= LARGE_BOX_SIDE else SMALL_BOX
-    slowness *= max(1.0, VECTOR_CHANNELS / work.in_channels)
-    return work.pairs * work.outputs * height * width * slowness
+    return work.pairs * work.outputs * height * width * slowness * max(1.0, VECTOR_CHANNELS / work.in_channels)
 
 
 def spectral_cost(work: Work, row_taps: Taps, column_taps: Taps) -> float:
@@ -129,7 +132,7 @@ def spectral_cost(work: Work, row_taps: Taps, column_taps: Taps) -> float:
 
     def plane(height: int, width: int) -> float:
         numbers = height * width + 2 * p * q
-        return 2 * p * width * (height + 2 * q) + SPECTRAL_NUMBER * numbers
+        return PLAIN * 2 * p * width * (height + 2 * q) + SPECTRAL_NUMBER * numbers
 
     maps = work.batch * work.in_channels * plane(work.rows.size, work.columns.size)
     outputs = work.batch * work.out_channels * plane(work.rows.outputs, work.columns.outputs)
@@ -147,4 +150,4 @@ def _passes(functions: int, runs: int, radius: int, rows: Axis, columns: Axis) -
         for axis in (columns, rows)
     )
     count = runs * rows.size * across + functions * columns.outputs * down
-    return count * (1 + LINE_OVERHEAD / min(rows.size, columns.size))
+    return PLAIN * count * (1 + LINE_OVERHEAD / min(rows.size, columns.size))

@@ -257,7 +257,7 @@ class Circle:
         """cos and sign sin of the first `count` frequencies, [count, positions], each rounded once."""
         places = torch.arange(positions.start, positions.stop, positions.step, device=self.device)
         turns = torch.outer(torch.arange(count, device=self.device), places) % self.period
-        angles = [2 * math.pi * turn / self.period for turn in range(self.period)]
+        angles = [6.283185307179586 * turn / self.period for turn in range(self.period)]  # math.pi: see SMALL_BOX
         cosine, sine = (
             torch.tensor([function(angle) for angle in angles], device=self.device, dtype=self.dtype)[turns]
             for function in (math.cos, math.sin)

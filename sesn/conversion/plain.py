@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +13,11 @@ from sesn import _checks
 from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.errors import WrongTypeError
-from sesn.layers.conv import ScaleConv, ScaleLift, longer
+from sesn.layers.conv import ScaleConv, longer
 from sesn.layers.steerable import SteerableConv, pair_of, side_by_side
+from sesn.layers.transpose import ScaleConvTranspose
+
+Conv = TypeVar("Conv", nn.Conv2d, nn.ConvTranspose2d)
 
 
 def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
@@ -50,9 +53,34 @@ def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProg
     sides = dict.fromkeys((0, example.dim() - 2, example.dim() - 1), torch.export.Dim.AUTO)
     with worded(f"exporting `model` with `example` {list(example.shape)}"), torch.no_grad():
         plain = copy.deepcopy(model).eval()
-        steerable = [layer for layer in plain.modules() if isinstance(layer, ScaleLift | ScaleConv)]
-        plain = with_replaced(plain, {id(layer): PlainConv(layer) for layer in steerable})
+        new = {id(layer): plain_layer(layer) for layer in plain.modules() if isinstance(layer, SteerableConv)}
+        plain = with_replaced(plain, new)
         return torch.export.export(plain, (images,), dynamic_shapes=(sides,))
+
+
+def plain_layer(layer: SteerableConv) -> nn.Module:
+    """What a steerable layer computes, with ordinary convolutions."""
+    return PlainTranspose(layer) if isinstance(layer, ScaleConvTranspose) else PlainConv(layer)
+
+
+class PlainTranspose(nn.Module):
+    """What a transposed steerable layer computes, with one nn.ConvTranspose2d for each scale."""
+
+    def __init__(self, layer: ScaleConvTranspose) -> None:
+        super().__init__()
+        self.scales = nn.ModuleList(_transposed(layer, kernel) for kernel in layer.kernels())
+
+    def forward(self, field: Tensor) -> Tensor:
+        """From a field to a finer one."""
+        return torch.stack([conv(maps) for conv, maps in zip(self.scales, field.unbind(2), strict=True)], dim=2)
+
+
+def _transposed(layer: ScaleConvTranspose, kernel: Tensor) -> nn.ConvTranspose2d:
+    side, steps = kernel.shape[-1], pair_of(layer.stride)
+    options: dict[str, Any] = {"stride": steps, "padding": side // 2, "bias": layer.bias is not None}
+    options["output_padding"] = tuple(step - 1 for step in steps)
+    conv = nn.ConvTranspose2d(layer.in_channels, layer.out_channels, side, **options).to(layer.weight)
+    return _with_weights(conv, kernel.transpose(0, 1), layer.bias)
 
 
 class PlainConv(nn.Module):
@@ -90,7 +118,11 @@ def _convolution(layer: SteerableConv, kernel: Tensor, margin: tuple[int, ...]) 
     }
     out_channels, in_channels, side, _ = kernel.shape
     conv = nn.Conv2d(in_channels * layer.groups, out_channels, side, stride=layer.stride, **options).to(layer.weight)
+    return _with_weights(conv, kernel, layer.bias)
+
+
+def _with_weights(conv: Conv, kernel: Tensor, bias: Tensor | None) -> Conv:
     conv.weight.copy_(kernel)
-    if conv.bias is not None and layer.bias is not None:
-        conv.bias.copy_(layer.bias)
+    if conv.bias is not None and bias is not None:
+        conv.bias.copy_(bias)
     return conv

@@ -22,7 +22,7 @@ from sesn.basis import SteerableBasis
 from sesn.conversion.report import Fate, Step
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
 from sesn.layers.each import EachScale, each_scale
-from sesn.layers.fit import radius, refusal
+from sesn.layers.fit import radii, refusal
 from sesn.layers.norm import ScaleBatchNorm
 
 #: Makes a basis for kernels of a side.
@@ -152,7 +152,7 @@ class Trial(TorchFunctionMode):
         """What stands in its place, if anything, words for the report, and the residual of fitted kernels."""
         on_field = axes(args) == FIELD
         on_image = axes(args) == IMAGE and not self._projected
-        if isinstance(module, nn.Conv2d) and (on_field or (on_image and radius(module) > 0)):
+        if isinstance(module, nn.Conv2d) and (on_field or (on_image and any(radii(module)))):
             return self._convolution(module, ScaleConv if on_field else ScaleLift)
         if not on_field:
             return None, f"sees {'the projection' if self._projected else 'the image'}", None
@@ -171,9 +171,9 @@ class Trial(TorchFunctionMode):
     ) -> tuple[nn.Module | None, str, float | None]:
         if (reason := refusal(conv)) is not None:
             return None, reason, None
-        if radius(conv) == 0:
-            return pointwise(conv), "ScaleConv1x1", None
-        layer, residual = kind.from_conv2d(conv, self.basis_of(2 * radius(conv) + 1), reference=self.reference)
+        if not any(radii(conv)):
+            return pointwise(conv)
+        layer, residual = kind.from_conv2d(conv, self.basis_of(2 * max(radii(conv)) + 1), reference=self.reference)
         return layer, kind.__name__, residual
 
     def _tell(self, name: str, fate: Fate, before: str, after: str, residual: float | None = None) -> None:
@@ -224,14 +224,16 @@ def suits_fields(function: Callable[[Tensor], Any], field: Tensor) -> bool:
     return same and torch.allclose(found, wanted, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
-def pointwise(conv: nn.Conv2d) -> ScaleConv1x1:
-    """The same matrix at every scale."""
-    options: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype, "bias": conv.bias is not None}
-    layer = ScaleConv1x1(conv.in_channels, conv.out_channels, stride=conv.stride[0], **options)
+def pointwise(conv: nn.Conv2d) -> tuple[nn.Module, str, None]:
+    """The same matrix at every scale; with groups or padding, which ScaleConv1x1 lacks, the convolution itself."""
+    if conv.groups > 1 or conv.padding not in ("same", "valid", (0, 0)):
+        return EachScale(conv), f"EachScale({type(conv).__name__})", None
+    options: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype, "stride": conv.stride}
+    layer = ScaleConv1x1(conv.in_channels, conv.out_channels, bias=conv.bias is not None, **options)
     layer.weight = nn.Parameter(conv.weight.detach().flatten(1), conv.weight.requires_grad)
     if conv.bias is not None:
         layer.bias = nn.Parameter(conv.bias.detach(), conv.bias.requires_grad)
-    return layer
+    return layer, "ScaleConv1x1", None
 
 
 def batch_norm(norm: nn.BatchNorm2d) -> ScaleBatchNorm:

@@ -12,13 +12,15 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn.algorithms.choose import Algorithm
 from sesn.basis import SteerableBasis
-from sesn.layers.steerable import Border, Sides, SteerableConv, known_basis, pair_of, sides_of
+from sesn.layers.fit import FittedConv
+from sesn.layers.steerable import Border, Sides, known_basis, pair_of, sides_of
+from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
 ScalePadding = Literal["zeros", "replicate", "truncate"]
 
 
-class ScaleLift(SteerableConv):
+class ScaleLift(FittedConv):
     """Scale convolution of an image, T -> H: [b, c, h, w] -> [b, c', s, h', w'] (paper, equation for convTH).
 
     Output channel o at scale k is the correlation of the image with sum_n w[o, i, n] psi_n at sigma_k, plus the bias.
@@ -68,7 +70,7 @@ class ScaleLift(SteerableConv):
         return [(0, 1)] * len(self.grid)
 
 
-class ScaleConv(SteerableConv):
+class ScaleConv(FittedConv):
     """Scale convolution of a field, H -> H: [b, c, s, h, w] -> [b, c', s, h', w'] (paper, equation for convHH).
 
     Output scale k = sum_i correlation(field[k + i], kernel_i at sigma_k), i = 0 .. interscale - 1: the same and the
@@ -176,7 +178,7 @@ def longer(field: Tensor, repeats: int) -> Tensor:
     return torch.cat([field, field[:, :, -1:].expand(-1, -1, repeats, -1, -1)], dim=2)
 
 
-class ScaleConv1x1(nn.Module):
+class ScaleConv1x1(TensorModule):
     """One matrix [c', c] applied at every scale and position of a field, with an optional spatial stride.
 
     Args:

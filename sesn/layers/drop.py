@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.layers.typed import TensorModule
 
 
-class ScaleDropout(nn.Dropout3d):
+class ScaleDropout(TensorModule, nn.Dropout3d):
     """Dropout of whole channels: at all scales and positions, or not at all.
 
     What is dropped does not depend on where a thing is or how large, so every draw commutes with rescaling. Dropping

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.errors import WrongTypeError
+from sesn.layers.typed import TensorModule
 
 
-class EachScale(nn.Module):
+class EachScale(TensorModule):
     """Apply a module for maps [b, c, h, w] to every scale of a field [b, c, s, h, w] by itself.
 
     Pooling, upsampling, padding and normalisation of torch count axes from the front or take all but the first two for

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Generic, NamedTuple, TypeVar
+import warnings
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from sesn import _checks
 from sesn.basis import SteerableBasis, basis_a
 from sesn.errors import UsageError, WrongTypeError
+from sesn.layers.steerable import SteerableConv, known_basis, per_scale
 from sesn.scales import ScaleGrid
 
 #: From this relative residual on, a kernel that was fitted is no longer the kernel that was given.
@@ -39,6 +41,49 @@ class Fitted(NamedTuple, Generic[Layer]):
 
     layer: Layer
     residual: float
+
+
+class FittedConv(SteerableConv):
+    """A steerable convolution that can take the kernels of an ordinary one."""
+
+    @classmethod
+    def from_conv2d(cls, conv: nn.Conv2d, basis: SteerableBasis, *, reference: int = 0, **options: Any) -> Fitted[Self]:
+        """Make a layer whose kernels at one scale are those of an ordinary convolution, as far as the basis spans them.
+
+        The fit is by least squares. Stride, padding, groups, bias, device and dtype are taken over, so that at the
+        reference scale the outputs are the convolution's, within the residual. A `complete_basis` leaves none.
+
+        Args:
+            conv: the convolution; its kernel is odd along rows and columns.
+            basis: the steerable functions and their scales.
+            reference: the index of the scale at which the kernels are fitted; 0 is the smallest.
+            options: other arguments of the layer, such as `algorithm`, or `interscale` of a ScaleConv, whose further
+                scales start with weights of zero.
+
+        Returns:
+            The layer and the relative residual, as a `Fitted`. A residual above 0.05 is warned about.
+
+        Raises:
+            UsageError: an argument breaks its rule.
+        """
+        conv, basis = known_conv(conv), known_basis(basis)
+        weight, residual = fitted_weights(conv, basis, reference)
+        like: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
+        place: dict[str, Any] = {"stride": conv.stride, "padding": padding_in(conv, basis), "groups": conv.groups}
+        place["padding_mode"], place["bias"] = conv.padding_mode, conv.bias is not None
+        layer = cls(conv.in_channels, conv.out_channels, basis, **place, **like, **options)
+        with torch.no_grad():
+            per_scale(layer.weight.zero_())[:, :, 0].copy_(weight)
+            if layer.bias is not None and conv.bias is not None:
+                layer.bias.copy_(conv.bias)
+        layer.weight.requires_grad_(conv.weight.requires_grad)
+        if large(residual):
+            warnings.warn(
+                f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
+                f"{reference}; use complete_basis, or more functions",
+                stacklevel=2,
+            )
+        return Fitted(layer.train(conv.training), residual)
 
 
 def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> SteerableBasis:
@@ -83,26 +128,14 @@ def scale_index(reference: Any, grid: ScaleGrid) -> int:
 
 def refusal(conv: nn.Conv2d) -> str | None:
     """Why no steerable convolution computes what this one does; None if one can."""
-    height, width = conv.kernel_size
     rules: tuple[tuple[bool, str, object, str], ...] = (
         (type(conv).forward is nn.Conv2d.forward, "forward", type(conv).__name__, "that of nn.Conv2d"),
-        (conv.groups == 1, "groups", conv.groups, "1"),
-        (height == width and height % 2 == 1, "kernel_size", conv.kernel_size, "square and odd"),
-        (len(set(conv.stride)) == 1, "stride", conv.stride, "the same along rows and columns"),
-        (len(set(conv.dilation)) == 1, "dilation", conv.dilation, "the same along rows and columns"),
         (
-            isinstance(conv.padding, str) or len(set(conv.padding)) == 1,
-            "padding",
-            conv.padding,
-            "the same along rows and columns",
+            all(side % 2 == 1 for side in conv.kernel_size),
+            "kernel_size",
+            conv.kernel_size,
+            "odd along rows and columns",
         ),
-        (
-            radius(conv) > 0 or conv.padding in ("same", "valid", (0, 0)),
-            "padding",
-            conv.padding,
-            "0 for a kernel of one pixel",
-        ),
-        (conv.padding_mode in ("zeros", "circular"), "padding_mode", conv.padding_mode, "'zeros' or 'circular'"),
     )
     return next((_checks.complaint(name, value, rule) for good, name, value, rule in rules if not good), None)
 
@@ -116,18 +149,20 @@ def known_conv(conv: Any) -> nn.Conv2d:
     return conv
 
 
-def radius(conv: nn.Conv2d) -> int:
-    """Pixels that the kernel sees to each side."""
-    return conv.dilation[0] * (conv.kernel_size[0] - 1) // 2
+def radii(conv: nn.Conv2d) -> tuple[int, int]:
+    """Pixels that the kernel sees to each side, along rows and columns."""
+    down, across = (step * (side // 2) for step, side in zip(conv.dilation, conv.kernel_size, strict=True))
+    return down, across
 
 
-def padding_in(conv: nn.Conv2d, basis: SteerableBasis) -> int:
+def padding_in(conv: nn.Conv2d, basis: SteerableBasis) -> tuple[int, int]:
     """Pixels of padding with which a layer of this basis has its outputs where the convolution has them."""
-    own = {"same": radius(conv), "valid": 0}[conv.padding] if isinstance(conv.padding, str) else int(conv.padding[0])
-    padding = basis.kernel_size // 2 - radius(conv) + own
-    least = basis.kernel_size - 2 * padding
-    _checks.require(padding >= 0, "basis.kernel_size", basis.kernel_size, f"at least {least}", "use a wider window")
-    return padding
+    named = {"same": radii(conv), "valid": (0, 0)}
+    own = named[conv.padding] if isinstance(conv.padding, str) else conv.padding
+    extra = [basis.kernel_size // 2 - radius + pixels for radius, pixels in zip(radii(conv), own, strict=True)]
+    least = basis.kernel_size - 2 * min(extra)
+    _checks.require(min(extra) >= 0, "basis.kernel_size", basis.kernel_size, f"at least {least}", "use a wider window")
+    return extra[0], extra[1]
 
 
 def fitted_weights(conv: nn.Conv2d, basis: SteerableBasis, reference: int) -> tuple[Tensor, float]:
@@ -136,8 +171,8 @@ def fitted_weights(conv: nn.Conv2d, basis: SteerableBasis, reference: int) -> tu
     The functions and the kernels are both laid into the larger of their boxes. In float64, as the basis is.
     """
     functions = basis.scale_functions(scale_index(reference, basis.grid))
-    kernels = _dilated(conv.weight.detach().to(functions), conv.dilation[0])
-    side = max(functions.shape[-1], kernels.shape[-1])
+    kernels = _dilated(conv.weight.detach().to(functions), conv)
+    side = max(functions.shape[-1], *kernels.shape[-2:])
     columns, wanted = (_framed(each, side).flatten(-2) for each in (functions, kernels.flatten(0, 1)))
     # Functions of the same norm: how large each is has to do with the smallest scale, not with this one.
     norms = columns.norm(dim=1).clamp_min(torch.finfo(columns.dtype).tiny)
@@ -149,15 +184,16 @@ def fitted_weights(conv: nn.Conv2d, basis: SteerableBasis, reference: int) -> tu
 
 
 def _framed(planes: Tensor, side: int) -> Tensor:
-    margin = (side - planes.shape[-1]) // 2
-    return F.pad(planes, (margin,) * 4)
+    down, across = ((side - extent) // 2 for extent in planes.shape[-2:])
+    return F.pad(planes, (across, across, down, down))
 
 
-def _dilated(kernels: Tensor, dilation: int) -> Tensor:
-    """[o, i, k, k] with zeros between the taps."""
-    side = dilation * (kernels.shape[-1] - 1) + 1
-    spread = kernels.new_zeros(*kernels.shape[:2], side, side)
-    spread[..., ::dilation, ::dilation] = kernels
+def _dilated(kernels: Tensor, conv: nn.Conv2d) -> Tensor:
+    """[o, i, y, x] with zeros between the taps."""
+    down, across = conv.dilation
+    sides = (2 * radius + 1 for radius in radii(conv))
+    spread = kernels.new_zeros(*kernels.shape[:2], *sides)
+    spread[..., ::down, ::across] = kernels
     return spread
 
 

@@ -15,11 +15,12 @@ from sesn import _checks
 from sesn.algorithms.banded import Block, along_both, whole
 from sesn.errors import WrongTypeError
 from sesn.layers.store import KEPT, Store
+from sesn.layers.typed import TensorModule
 
 Size = tuple[int, int]
 
 
-class NestedReLU(nn.Module):
+class NestedReLU(TensorModule):
     """A ReLU at every listed size up to the map's own, whose results are nested like rings of frequencies.
 
     At each size the map is cropped in frequency to what that size can hold, rectified and transformed back. Of the

@@ -6,13 +6,14 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn import _checks
 from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, Line, along_both, bands, trigonometric_matrix, whole
 from sesn.layers.store import Store
+from sesn.layers.typed import TensorModule
 
 #: Taps either side of the interpolating filter for zero ends, and the Kaiser window's shape: 70 dB of stop-band.
 _RADIUS = 12
@@ -23,7 +24,7 @@ _BESSEL_TERMS = 30
 Blocks = tuple[Block, ...]
 
 
-class BandlimitedReLU(nn.Module):
+class BandlimitedReLU(TensorModule):
     """A ReLU at twice the resolution: interpolate to the half-pixel grid, rectify, low-pass, keep every second sample.
 
     Rectifying makes frequencies beyond Nyquist, which alias and break scale equivariance; at twice the resolution most

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn.layers.each import each_scale
+from sesn.layers.typed import TensorModule
 
 
-class ScaleBatchNorm(nn.BatchNorm3d):
+class ScaleBatchNorm(TensorModule, nn.BatchNorm3d):
     """Batch norm of a field: one mean, variance, weight and bias per channel, over batch, scale and space.
 
     Separate statistics for each scale would break equivariance. In train mode the statistics of a batch depend on the
@@ -65,7 +66,7 @@ class ScaleBatchNorm(nn.BatchNorm3d):
         return super().forward(input)
 
 
-class ScaleGroupNorm(nn.GroupNorm):
+class ScaleGroupNorm(TensorModule, nn.GroupNorm):
     """Group norm of a field: one mean and variance per group of channels and scale, over the positions.
 
     Torch's own, on a field, takes the mean over the scales too, so what rescaling brings into the grid changes all of
@@ -118,7 +119,7 @@ class ScaleGroupNorm(nn.GroupNorm):
         return each_scale(super().forward, input)
 
 
-class ScaleLayerNorm(nn.LayerNorm):
+class ScaleLayerNorm(TensorModule, nn.LayerNorm):
     """Layer norm of a field: at every scale and position a mean and variance over the channels.
 
     It commutes with everything that moves points about, rescaling and shifts along the scales among it.

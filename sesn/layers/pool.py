@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn import _checks
 from sesn.layers.each import each_map
+from sesn.layers.typed import TensorModule
 
 
-class SpatialWindow(nn.Module):
+class SpatialWindow(TensorModule):
     """A window that moves over space only, every other axis left alone: its side, stride and padding, checked."""
 
     def __init__(self, kernel_size: int, stride: int | None = None, padding: int = 0) -> None:
@@ -94,7 +95,7 @@ class SpatialAvgPool(_FieldPool):
     _pool = staticmethod(F.avg_pool3d)
 
 
-class SpatialAdaptivePool(nn.Module):
+class SpatialAdaptivePool(TensorModule):
     """Pooling of every scale to maps of one size, whatever the size of the field.
 
     Two images of different sizes then have features of one shape, so that layers after it that count pixels, such as a
@@ -138,7 +139,7 @@ class SpatialAdaptivePool(nn.Module):
         return f"output_size={self.output_size}, mode={self.mode!r}"
 
 
-class GlobalPool(nn.Module):
+class GlobalPool(TensorModule):
     """The maximum or mean over all positions.
 
     The result no longer depends on where things are, and keeps the scale; after a ScaleProjection it is an invariant.

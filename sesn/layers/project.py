@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn import _checks
+from sesn.algorithms.axis import plain_number
 from sesn.errors import WrongTypeError
+from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
 Reduce = Literal["max", "mean", "soft"]
@@ -22,7 +24,7 @@ Reduce = Literal["max", "mean", "soft"]
 SHARPNESS = 4.0
 
 
-class ScaleProjection(nn.Module):
+class ScaleProjection(TensorModule):
     """f(s, x) -> one value for all s: a field loses its scale axis and stays equivariant, up to the ends of the grid.
 
     Args:
@@ -153,6 +155,14 @@ class PartneredProjection(ScaleProjection):
         rule = f"less than the number of scales ({len(grid)})"
         _checks.require(self.steps < len(grid), "steps", steps, rule, "use a longer grid")
         self.ratio = grid.ratio
+        # Made here: torch.compile with dynamic=True takes the ratio for a variable, which no text can tell.
+        self._rule = f"within {self.steps} step(s) of {self.ratio:.4g} below {self.side}, the `side` of the largest"
+        downs = {here: self._down(here) for here in range(1, math.ceil(self.side * self.ratio) + 1)}
+        self._downs = {here: down for here, down in downs.items() if 0 <= down <= self.steps}
+
+    def _down(self, here: int) -> int:
+        """How many steps a field of this side is below the largest."""
+        return round(math.log(self.side / here) / math.log(self.ratio))
 
     def forward(self, field: Tensor) -> Tensor:
         """Project H to T.
@@ -167,11 +177,9 @@ class PartneredProjection(ScaleProjection):
             UsageError: the field has another shape or size, or too few scales.
         """
         _checks.real_tensor("field", field, "b c s h w")
-        here = min(field.shape[-2:])
-        down = round(math.log(self.side / here) / math.log(self.ratio))
-        rule = f"within {self.steps} step(s) of {self.ratio:.4g} below {self.side}, the `side` of the largest"
-        _checks.require(0 <= down <= self.steps, "side of the field", here, rule, "give another `side` or more `steps`")
-        small, large = self.leave_out
+        here, remedy = plain_number(min(field.shape[-2:])), "give another `side` or more `steps`"
+        _checks.require(here in self._downs, "side of the field", here, self._rule, remedy)
+        down, (small, large) = self._downs[here], self.leave_out
         return self._projected(field, small + self.steps - down, large + down)
 
     def extra_repr(self) -> str:

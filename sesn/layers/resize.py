@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
+import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn import _checks
+from sesn._torch import recording
+from sesn.algorithms.axis import plain_number
 from sesn.layers.each import each_map
+from sesn.layers.typed import TensorModule
 
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 
 
-class ScaleUpsample(nn.Module):
+class ScaleUpsample(TensorModule):
     """More pixels at every scale: each map is interpolated by itself, as `nn.Upsample` does for images.
 
     On a field `nn.Upsample` would make more scales, too. A layer that comes next has `factor` times as many pixels for
@@ -56,7 +60,7 @@ class ScaleUpsample(nn.Module):
         return f"factor={self.factor}, mode={self.mode!r}"
 
 
-class ScaleDownsample(nn.Module):
+class ScaleDownsample(TensorModule):
     """Fewer pixels at every scale: a low-pass filter, then samples `factor` pixels apart, centred on the map.
 
     Without a filter frequencies that the coarser pixels cannot hold turn up as lower ones; which ones depends on the
@@ -95,9 +99,18 @@ class ScaleDownsample(nn.Module):
         _checks.real_tensor("field", field, "b c s h w")
         side, rule = min(field.shape[-2:]), f"at least {self.factor}, the factor"
         _checks.require(side >= self.factor, "input side", side, rule, "use a larger image or a smaller factor")
-        return each_map(
-            lambda maps: F.interpolate(maps, scale_factor=1 / self.factor, mode=self.mode, antialias=True), field
-        )
+        if field.requires_grad and recording():  # torch cannot record the gradient of its filter for any batch
+            down, across = (self._matrix(plain_number(side), field) for side in field.shape[-2:])
+            return down @ field @ across.t()
+        return each_map(lambda maps: self._sampled(maps, 1 / self.factor), field)
+
+    def _sampled(self, maps: Tensor, across: float) -> Tensor:
+        return F.interpolate(maps, scale_factor=(1 / self.factor, across), mode=self.mode, antialias=True)
+
+    def _matrix(self, side: int, like: Tensor) -> Tensor:
+        """What the filter does to columns of so many pixels: [pixels after, pixels before]."""
+        unit = torch.eye(side, dtype=like.dtype, device=like.device)
+        return self._sampled(unit[None, None], 1.0)[0, 0]
 
     def extra_repr(self) -> str:
         """The factor and the filter."""

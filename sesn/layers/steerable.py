@@ -6,9 +6,8 @@ Axes everywhere: b batch, c (i in, o out) channels, s scales from small to large
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -33,8 +32,8 @@ from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passe
 from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.each import each_map
-from sesn.layers.fit import Fitted, fitted_weights, known_conv, large, padding_in
 from sesn.layers.store import Store
+from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
 #: A number for rows and columns alike, or one for each.
@@ -45,7 +44,7 @@ Border = Literal["zeros", "circular", "reflect", "replicate"]
 MIRRORS = ("reflect", "replicate")
 
 
-class SteerableConv(WithMeaning):
+class SteerableConv(WithMeaning, TensorModule):
     """A convolution with kernels sum_n w[o, i, n] psi_n; a subclass says which input scales an output scale sees.
 
     The samples of the basis are buffers that are not saved, in the dtype and on the device of the weight:
@@ -106,45 +105,6 @@ class SteerableConv(WithMeaning):
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-
-    @classmethod
-    def from_conv2d(cls, conv: nn.Conv2d, basis: SteerableBasis, *, reference: int = 0, **options: Any) -> Fitted[Self]:
-        """Make a layer whose kernels at one scale are those of an ordinary convolution, as far as the basis spans them.
-
-        The fit is by least squares. Stride, padding, bias, device and dtype are taken over, so that at the reference
-        scale the outputs are the convolution's, within the residual. A `complete_basis` leaves none.
-
-        Args:
-            conv: the convolution; its kernel is square and odd, and it has one group.
-            basis: the steerable functions and their scales.
-            reference: the index of the scale at which the kernels are fitted; 0 is the smallest.
-            options: other arguments of the layer, such as `algorithm`, or `interscale` of a ScaleConv, whose further
-                scales start with weights of zero.
-
-        Returns:
-            The layer and the relative residual, as a `Fitted`. A residual above 0.05 is warned about.
-
-        Raises:
-            UsageError: an argument breaks its rule.
-        """
-        conv, basis = known_conv(conv), known_basis(basis)
-        weight, residual = fitted_weights(conv, basis, reference)
-        like: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
-        place: dict[str, Any] = {"stride": conv.stride[0], "padding": padding_in(conv, basis)}
-        place["padding_mode"], place["bias"] = conv.padding_mode, conv.bias is not None
-        layer = cls(conv.in_channels, conv.out_channels, basis, **place, **like, **options)
-        with torch.no_grad():
-            _per_scale(layer.weight.zero_())[:, :, 0].copy_(weight)
-            if layer.bias is not None and conv.bias is not None:
-                layer.bias.copy_(conv.bias)
-        layer.weight.requires_grad_(conv.weight.requires_grad)
-        if large(residual):
-            warnings.warn(
-                f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
-                f"{reference}; use complete_basis, or more functions",
-                stacklevel=2,
-            )
-        return Fitted(layer.train(conv.training), residual)
 
     @property
     def grid(self) -> ScaleGrid:
@@ -272,7 +232,7 @@ class SteerableConv(WithMeaning):
         tasks = [
             ScaleTask(*windows[k], self._passes(k, rows, columns)) for k, way in enumerate(ways) if way == "separable"
         ]
-        separable = separable_convolution(field, _per_scale(weight), self.bias, tasks) if tasks else None
+        separable = separable_convolution(field, per_scale(weight), self.bias, tasks) if tasks else None
         if separable is not None and len(tasks) == len(windows):
             return separable
         done = iter(separable.unbind(2) if separable is not None else ())
@@ -323,14 +283,14 @@ class SteerableConv(WithMeaning):
         return ", ".join(parts + [f"{name}={own[name]!r}" for name, value in defaults.items() if own[name] != value])
 
 
-def _per_scale(weight: Tensor) -> Tensor:
+def per_scale(weight: Tensor) -> Tensor:
     """The weights as [o, i, k, n]: a lift sees one scale, the image's."""
     return weight if weight.dim() == 4 else weight.unsqueeze(2)
 
 
 def _composed(weight: Tensor, seen: int, taps: Tensor) -> Tensor:
     """The kernel [o, seen i, y, x] of a scale that sees so many scales, from its functions [n, y, x]."""
-    return compose_kernel(_per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
+    return compose_kernel(per_scale(weight)[:, :, :seen].transpose(1, 2).flatten(1, 2), taps)
 
 
 def side_by_side(seen: Sequence[Tensor], groups: int) -> Tensor:

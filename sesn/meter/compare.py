@@ -177,8 +177,11 @@ class EquivarianceError:
         """
         given = value_range is None or positive(value_range)
         require(given, "value_range", value_range, "a positive number", "for example 2 for -1..1")
-        remedy = "for other outputs `decibels` has the ratio of signal to error"
-        require(self.kind == "map", "kind", self.kind, "a map: PSNR is defined for images [b, c, h, w]", remedy)
+        if self.kind != "map":
+            raise UsageError(
+                f"PSNR is defined for images [b, c, h, w], and the output is read as {self.kind!r}; decibels give the "
+                "ratio of signal to error of any output"
+            )
         peak = self.span if value_range is None else torch.full_like(self.span, value_range)
         return 20 * peak.log10() - 10 * (self.valid * self.energy).log10()
 

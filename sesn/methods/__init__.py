@@ -50,7 +50,7 @@ HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.
 PASSED_ON = "SESN_METHODS"
 #: The key of the plain network on each skeleton.
-PLAIN = {"mnist": CNN.key, "stl10": WRN.key}
+PLAIN = {"mnist": CNN.key, "stl10": WRN.key, "stir": CNN.key}
 #: The key of the plain network that times on MNIST-scale are compared with.
 REFERENCE = PLAIN["mnist"]
 
@@ -116,18 +116,20 @@ def build(
     in_channels: int | None = None,
     **options: Any,
 ) -> nn.Module:
-    """A network of the paper with fresh weights.
+    """A network of the paper, or of the scale-generalisation benchmark STIR, with fresh weights.
 
     Args:
         key: a key of `list_methods()`.
-        network: "mnist" or "stl10".
+        network: "mnist", "stl10" or "stir".
         recipe: "paper" follows the paper's text, "released" its authors' code.
         num_classes: how many scores it returns, 10 by default.
-        in_channels: of the images; by default 1 on "mnist" and 3 on "stl10".
-        options: of "mnist" resolution (28 or 56), augmented and channels; of "stl10" depth, width and resolution.
+        in_channels: of the images; by default 3 on "stl10" and 1 on the others.
+        options: of "mnist" resolution (28 or 56), augmented and channels; of "stl10" depth, width and resolution; of
+            "stir" channels and design, which for "sesn-vector" may be "wide": kernels over a factor of four in scale.
 
     Returns:
-        A module from images [b, in_channels, 28, 28] or [b, in_channels, 96, 96] to scores [b, num_classes].
+        A module from images [b, in_channels, 28, 28], [b, in_channels, 96, 96] or, on "stir", of any size to scores
+        [b, num_classes].
 
     Raises:
         UsageError: for an unknown name, which is answered with the names and the nearest, and for a network that the
@@ -147,7 +149,7 @@ def list_methods(network: str | None = None) -> list[str]:
     """List the methods, in the order of the paper's tables; those that appeared later come last.
 
     Args:
-        network: "mnist" or "stl10" for those that have this network; all by default.
+        network: "mnist", "stl10" or "stir" for those that have this network; all by default.
 
     Returns:
         Their keys.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, WIDE_SIDE, Method, Source, no_scales
-from sesn.networks import mnist, wrn
+from sesn.networks import mnist, stir, wrn
 from sesn.networks.skeleton import Recipe, Regime
 from sesn.networks.wrn import BlockPlace
 
@@ -41,7 +41,7 @@ CNN = Method(
     "CNN",
     Source("Ghosh & Gupta 2019, arXiv:1906.03861"),
     "#000000",
-    {"mnist": mnist.MNISTSkeleton(mnist_parts)},
+    {"mnist": mnist.MNISTSkeleton(mnist_parts), "stir": stir.STIRSkeleton(mnist_parts)},
     no_scales,
     absences={"stl10": "on STL-10 the plain network is the wide ResNet; use wrn"},
 )

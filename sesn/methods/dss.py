@@ -22,7 +22,7 @@ from sesn.layers.project import ScaleProjection
 from sesn.layers.store import Store
 from sesn.methods._layer import BaselineLayer, same_axes, spectral_pays
 from sesn.methods.method import CHANNELS, COLOURS, EXTENT, HIDDEN_SCALES, MNIST_SIDE, Goals, Method, Source, projected
-from sesn.networks import Recipe, Regime, mnist, wrn
+from sesn.networks import Recipe, Regime, mnist, stir, wrn
 from sesn.networks.skeleton import FIELD
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
@@ -323,7 +323,7 @@ DSS_SCALAR = Method(
     "DSS Scalar",
     SOURCE,
     "#0282FF",
-    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar), "stir": stir.STIRSkeleton(mnist_scalar)},
     projected(at_step),
     representative=False,
     goals=GOALS,
@@ -334,7 +334,11 @@ DSS_VECTOR = Method(
     "DSS Vector",
     SOURCE,
     "#0B2AE9",
-    {"mnist": mnist.MNISTSkeleton(mnist_vector), "stl10": wrn.WRNSkeleton(wrn_parts)},
+    {
+        "mnist": mnist.MNISTSkeleton(mnist_vector),
+        "stl10": wrn.WRNSkeleton(wrn_parts),
+        "stir": stir.STIRSkeleton(mnist_vector),
+    },
     at_step,
     between,
     goals=GOALS,

@@ -190,7 +190,7 @@ class Method:
         """Name it as the tables of one network do.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
 
         Returns:
             The printed name.
@@ -201,7 +201,7 @@ class Method:
         """Say why there is no such network.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
             recipe: "paper" or "released".
 
         Returns:
@@ -218,7 +218,7 @@ class Method:
         """Build a network with fresh weights.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
             recipe: "paper" or "released".
             options: see `sesn.build`.
 
@@ -320,7 +320,7 @@ class Method:
         """Tell the channels of a network's stages or groups.
 
         Args:
-            network: "mnist" or "stl10".
+            network: "mnist", "stl10" or "stir".
             recipe: "paper" or "released".
 
         Returns:
@@ -328,6 +328,17 @@ class Method:
         """
         skeleton = self.networks.get(network)
         return skeleton.widths(recipe) if isinstance(skeleton, Skeleton) else ()
+
+    def designs(self, network: str) -> tuple[str, ...]:
+        """Tell the choices of kernels and nonlinearity that a network can be built with as its option `design`.
+
+        Args:
+            network: "mnist", "stl10" or "stir".
+
+        Returns:
+            Their names besides the usual one.
+        """
+        return tuple(getattr(self.networks.get(_known_network(network)), "designs", ()))
 
     def count(self, network: str, recipe: Recipe = "paper", **options: Any) -> ParameterCount:
         """Count the parameters of a network; nothing is computed for a skeleton.

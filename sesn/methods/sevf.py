@@ -28,7 +28,7 @@ from sesn.methods._vectors import (
     check_vectors,
 )
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP, MNIST_SIDE, Goals, Method, Source
-from sesn.networks import Recipe, Regime, mnist, wrn
+from sesn.networks import Recipe, Regime, mnist, stir, wrn
 from sesn.networks.skeleton import MAP, Carrier
 
 #: The angle between neighbouring scales: eight scales span 120 degrees.
@@ -253,7 +253,7 @@ SEVF_SCALAR = Method(
     "SEVF Scalar",
     SOURCE,
     "#7FE3C0",
-    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar), "stir": stir.STIRSkeleton(mnist_scalar)},
     lambda step: nn.Sequential(at_step(step), VectorMagnitude()),
     resamples="input",
     representative=False,
@@ -265,7 +265,11 @@ SEVF_VECTOR = Method(
     "SEVF Vector",
     SOURCE,
     "#184E48",
-    {"mnist": mnist.MNISTSkeleton(mnist_vector), "stl10": wrn.WRNSkeleton(wrn_parts)},
+    {
+        "mnist": mnist.MNISTSkeleton(mnist_vector),
+        "stl10": wrn.WRNSkeleton(wrn_parts),
+        "stir": stir.STIRSkeleton(mnist_vector),
+    },
     at_step,
     between,
     resamples="input",

@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.algorithms.axis import plain_number
 from sesn.methods._layer import KernelLayer, convolve_inside, corner_aligned, fitted, largest, resize
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import CHANNELS, COLOURS, MNIST_SIDE, Goals, Method, Source
-from sesn.networks import Recipe, Regime, mnist, wrn
+from sesn.networks import Recipe, Regime, mnist, stir, wrn
 
 
 def rescaled_size(size: int, scale: float) -> int:
@@ -84,7 +85,7 @@ class SIConv(KernelLayer):
     def forward(self, image: Tensor) -> Tensor:
         """Convolve a map [b, c, h, w] at all scales and keep the largest response, [b, c', h', w']."""
         self._check_image(image, self.weight)
-        size = min(image.shape[-2:])
+        size = plain_number(min(image.shape[-2:]))
         for scale in self.scales:
             good = rescaled_size(size, scale) >= 1 and rescaled_size(self._outputs(size), 1 / scale) >= 1
             rule = f"large enough for a pixel to be left at scale {scale:g} and back"
@@ -95,7 +96,7 @@ class SIConv(KernelLayer):
         if scale == 1:
             pad = self.kernel_size // 2
             return convolve_inside(F.pad(image, (pad, pad, pad, pad)), self.weight, self.bias, self.stride)
-        sizes = image.shape[-2:]
+        sizes = [plain_number(size) for size in image.shape[-2:]]
         rows, columns = (self._matrix("to", size, scale) for size in sizes)
         responses = convolve_inside(resize(image, rows, columns), self.weight, self.bias, self.stride)
         rows, columns = (self._matrix("back", size, scale) for size in sizes)
@@ -161,7 +162,11 @@ SI_CONVNET = Method(
     "SI-ConvNet",
     Source("Kanazawa et al. 2014, arXiv:1412.5104", "Input Rescaling"),
     "#AFCF33",
-    {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
+    {
+        "mnist": mnist.MNISTSkeleton(mnist_parts),
+        "stl10": wrn.WRNSkeleton(wrn_parts),
+        "stir": stir.STIRSkeleton(mnist_parts),
+    },
     at_step,
     resamples="input",
     representative=False,

@@ -31,7 +31,7 @@ from sesn.methods.method import (
     projected,
 )
 from sesn.methods.steerable import shortcut
-from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
+from sesn.networks import RECIPES, Recipe, Regime, mnist, stir, wrn
 from sesn.networks.skeleton import FIELD, Carrier, ColumnBatchNorm
 
 
@@ -244,7 +244,7 @@ SICNN_SCALAR = Method(
     "SiCNN Scalar",
     SOURCE,
     "#7E5F36",
-    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar), "stir": stir.STIRSkeleton(mnist_scalar)},
     projected(at_step),
     resamples="filters",
     representative=False,
@@ -260,7 +260,11 @@ SICNN_VECTOR = Method(
     "SiCNN Vector",
     SOURCE,
     "#A96000",
-    {"mnist": mnist.MNISTSkeleton(mnist_vector), "stl10": wrn.WRNSkeleton(wrn_parts)},
+    {
+        "mnist": mnist.MNISTSkeleton(mnist_vector),
+        "stl10": wrn.WRNSkeleton(wrn_parts),
+        "stir": stir.STIRSkeleton(mnist_vector),
+    },
     at_step,
     between,
     resamples="filters",

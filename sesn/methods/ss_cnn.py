@@ -19,7 +19,7 @@ from sesn.errors import WrongTypeError
 from sesn.methods._layer import BaselineLayer, correlate, largest, odd_side, positive
 from sesn.methods.cnn import conv1x1
 from sesn.methods.method import CHANNELS, COLOURS, Goals, Method, Source
-from sesn.networks import RECIPES, Recipe, Regime, mnist, wrn
+from sesn.networks import RECIPES, Recipe, Regime, mnist, stir, wrn
 from sesn.scales import ScaleGrid
 
 #: Width of the angular Gaussian, and the phase of the harmonics.
@@ -208,7 +208,11 @@ SS_CNN = Method(
     "SS-CNN",
     Source("Ghosh & Gupta 2019, arXiv:1906.03861", "Steerable Filters"),
     "#EB86D1",
-    {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
+    {
+        "mnist": mnist.MNISTSkeleton(mnist_parts),
+        "stl10": wrn.WRNSkeleton(wrn_parts),
+        "stir": stir.STIRSkeleton(mnist_parts),
+    },
     at_step,
     representative=False,
     goals=Goals(work=1.5),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -9,6 +11,8 @@ from torch import nn
 
 from sesn.basis import SteerableBasis, basis_a, basis_b
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
+from sesn.layers.nested import NestedReLU
+from sesn.layers.nonlinearity import BandlimitedReLU
 from sesn.layers.pool import GlobalPool
 from sesn.layers.project import ScaleProjection
 from sesn.methods._layer import odd_side
@@ -24,7 +28,7 @@ from sesn.methods.method import (
     Source,
     projected,
 )
-from sesn.networks import mnist, wrn
+from sesn.networks import mnist, stir, wrn
 from sesn.networks.skeleton import FIELD, MAP, Carrier, Regime
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
@@ -93,6 +97,37 @@ def vector_parts(
         return conv if stage == 1 else nn.Sequential(conv, ScaleProjection())
 
     return mnist.StageParts(layer, carriers)
+
+
+# STIR
+
+
+def wide(nonlinearity: Callable[[], nn.Module]) -> mnist.PartsOf:
+    """Fields throughout, over a factor of four in scale, with windows that cut nothing off and a nonlinearity.
+
+    The grid was proposed by `sesn tune --scales 5 --range 4 --side 64 --channels 16 --macs 300000000`.
+    """
+
+    def parts(regime: Regime) -> mnist.StageParts:
+        basis = basis_a(ScaleGrid.geometric(1.1, math.sqrt(2), 5), "wide", 3)
+        carrier = FIELD._replace(activation=nonlinearity)
+        return mnist.StageParts(
+            lambda stage, i, o: (ScaleConv if stage else ScaleLift)(i, o, basis),
+            (carrier, carrier, carrier),
+            projection=ScaleProjection,
+        )
+
+    return parts
+
+
+#: Sides that an image of 64 pixels shrinks to by steps of the grid.
+STIR_SIDES = (64, 45, 32, 23, 16)
+#: Beside the published network, whose sigmas span a factor of two.
+STIR_DESIGNS = {
+    "wide": wide(nn.ReLU),
+    "wide-bandlimited": wide(BandlimitedReLU),
+    "wide-nested": wide(partial(NestedReLU, STIR_SIDES)),
+}
 
 
 # STL-10
@@ -174,7 +209,7 @@ SESN_SCALAR = Method(
     "SESN Scalar",
     SOURCE,
     "#FF747C",
-    {"mnist": mnist.MNISTSkeleton(mnist_scalar)},
+    {"mnist": mnist.MNISTSkeleton(mnist_scalar), "stir": stir.STIRSkeleton(mnist_scalar)},
     projected(at_step),
     ours=True,
     goals=GOALS,
@@ -185,7 +220,7 @@ SESN_VECTOR = Method(
     "SESN Vector",
     SOURCE,
     "#591203",
-    {"mnist": mnist.MNISTSkeleton(mnist_vector)},
+    {"mnist": mnist.MNISTSkeleton(mnist_vector), "stir": stir.STIRSkeleton(mnist_vector, STIR_DESIGNS)},
     at_step,
     between,
     ours=True,

@@ -1,4 +1,4 @@
-"""What the two skeletons share: the recipes they are built by, what their layers hand on, and what they must offer."""
+"""What the skeletons share: the recipes they are built by, what their layers hand on, and what they must offer."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from sesn.tools.command import harness_part
 from sesn.tools.commands.causes import causes
 from sesn.tools.commands.check import check
 from sesn.tools.commands.compare import compare
+from sesn.tools.commands.metrics import metrics
 from sesn.tools.commands.profile import profile
 from sesn.tools.commands.tune import tune
 from sesn.tools.wording import speaking_options
@@ -44,7 +45,7 @@ def sesn(
     """Take the options that stand before a command."""
 
 
-for _command in (check, compare, profile, causes, tune):
+for _command in (check, compare, profile, causes, metrics, tune):
     app.command()(speaking_options(_command))
 if _EXPERIMENTS is not None:
     app.add_typer(_EXPERIMENTS.commands)

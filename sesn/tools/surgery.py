@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from sesn import (
     BandlimitedReLU,
+    NestedReLU,
     PartneredProjection,
     ScaleConv,
     ScaleConv1x1,
@@ -107,7 +108,7 @@ def bandlimited(module: nn.Module, padding_mode: PaddingMode) -> nn.Module | Non
 
 def linearised(module: nn.Module) -> nn.Module | None:
     """Every pointwise nonlinearity the identity."""
-    kinds = (*POINTWISE, nn.PReLU, BandlimitedReLU)
+    kinds = (*POINTWISE, nn.PReLU, BandlimitedReLU, NestedReLU)
     return changed(module, lambda layer: nn.Identity() if isinstance(layer, kinds) else None)
 
 

@@ -157,8 +157,11 @@ def measurements(trainer: Trainer, switched_on: str) -> list[Measurement]:
     probed = diary.probed + _probe_best(trainer)
     found += [Measurement(one["metric"], tuple(one["values"]), one["at"]) for one in probed]
     trainer.on_progress(1.0, f"testing on {len(data.test)} images")
-    wrong, of = trainer.wrong(data.test), data.test.name
+    classes, of = trainer.classes(data.test), data.test.name
+    wrong = classes != data.test.labels
     found.append(Measurement("test_error", (percentage(wrong),), {"data_name": of}))
+    if trainer.job.examination is not None:
+        found += trainer.job.examination(trainer.network.eval(), classes)
     return found if data.test_sizes is None else [*found, *_by_size(wrong, data.test_sizes, of)]
 
 

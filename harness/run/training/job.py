@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from harness.data.tensors import LabelledImages
+from harness.records import Measurement
 from sesn._checks import one_of, require
 from sesn.errors import UsageError
 
@@ -24,6 +25,9 @@ from sesn.errors import UsageError
 Batch = Callable[[Tensor, torch.Generator | None], Tensor]
 #: What else is measured on the way: (network in eval mode, epochs behind it) -> measurements as plain JSON.
 Probe = Callable[[nn.Module, int], list[dict[str, Any]]]
+#: What is measured at the end: (network with the weights that count, in eval mode; the classes that it gives the test
+#: images) -> measurements.
+Examination = Callable[[nn.Module, Tensor], Iterable[Measurement]]
 PRECISIONS = ("fp32", "amp")
 #: Processes that can share the published batch. The last, smaller batch of a run may allow fewer: the trainer says so.
 MOST_RANKS = 64
@@ -83,7 +87,8 @@ class Job:
         schedule: the learning rate by epoch.
         batch: images in a step; the last, smaller batch of an epoch is kept.
         optimizer: made from the parameters; fused, which is faster and differs by rounding.
-        probe: what else is measured.
+        probe: what else is measured on the way.
+        examination: what else is measured at the end.
     """
 
     network: nn.Module
@@ -92,6 +97,7 @@ class Job:
     batch: int
     optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
     probe: Probe | None = None
+    examination: Examination | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 2:

@@ -108,7 +108,11 @@ class Trainer:
 
     def wrong(self, images: LabelledImages) -> Tensor:
         """Which images the network gets wrong."""
-        return misread(self.network, images, self.job.data.batch, self.device)
+        return self.classes(images) != images.labels
+
+    def classes(self, images: LabelledImages) -> Tensor:
+        """The class that the network gives each image."""
+        return predicted(self.network, images, self.job.data.batch, self.device)
 
     # --- an epoch
 
@@ -241,16 +245,20 @@ def _under(prefix: str, snapshot: Snapshot) -> dict[str, Tensor]:
     return {rest: value for first, _, rest, value in parts if first == prefix}
 
 
-def misread(network: nn.Module, images: LabelledImages, batch: Batch, device: torch.device) -> Tensor:
-    """The images whose highest score is another class's, as truth values [n], in eval mode and float32."""
+def predicted(network: nn.Module, images: LabelledImages, batch: Batch, device: torch.device) -> Tensor:
+    """The class with the highest score of each image, int64 [n], in eval mode and float32."""
     network.eval()
-    wrong = []
+    found = []
     with torch.inference_mode():
         for numbers in torch.split(torch.arange(len(images)), EVALUATION_BATCH):
-            pixels, labels = images[numbers]
-            scores = network(batch(pixels, None).to(device))
-            wrong.append(scores.argmax(1).cpu() != labels)
-    return torch.cat(wrong)
+            pixels, _ = images[numbers]
+            found.append(network(batch(pixels, None).to(device)).argmax(1).cpu())
+    return torch.cat(found)
+
+
+def misread(network: nn.Module, images: LabelledImages, batch: Batch, device: torch.device) -> Tensor:
+    """The images whose highest score is another class's, as truth values [n]."""
+    return predicted(network, images, batch, device) != images.labels
 
 
 def percentage(wrong: Tensor) -> float:

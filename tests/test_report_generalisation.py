@@ -1,0 +1,100 @@
+"""The figures and the table of scale generalisation, from made-up rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.experiments import EXPERIMENTS
+from harness.paper import published
+from harness.records import Cell, Measurement
+from harness.report import generalisation
+from harness.report.select import Selection, select
+from harness.report.summaries import octaves_near_the_best
+
+SETTINGS = {"data": "mnist", "recipe": "paper", "family": "stir", "scenario": "33-48", "design": "published"}
+
+
+def selections(*cells: tuple[str, int, dict[float, float]], deltas: tuple[float, ...] = (0.1, 0.3)) -> Any:
+    """Runs of methods with a seed and the accuracy at each scale."""
+    found = []
+    for method, seed, accuracies in cells:
+        cell = Cell("scale-generalisation", 1, "lite", method, SETTINGS | {"augmented": False}, seed)
+        seen = [Measurement("consistency", (60.0,)), Measurement("epoch_time", (2.0, 4.0, 3.0))]
+        for scale, value in accuracies.items():
+            at = {"scale": float(scale), "trained": 33 <= scale <= 48}
+            seen += [Measurement("accuracy", (value,), {**at, "pictures": 200}), Measurement("delta", deltas, at)]
+        found += synthetic.rows(cell, seen)
+    return _selected(synthetic.frame(found))
+
+
+def _selected(rows: Any) -> dict[str, Selection]:
+    return {"scale-generalisation": select(rows, published(), EXPERIMENTS["scale-generalisation"])}
+
+
+def test_the_curve_of_few_runs_has_the_interval_of_all_their_pictures() -> None:
+    points = generalisation.curves_frame(selections(("cnn", 0, {17: 40.0, 40: 90.0}), ("cnn", 1, {17: 50.0, 40: 92.0})))
+    first = points.iloc[0]
+    assert (first["scale"], first["mean"], first["draws"], first["pictures"]) == (17, 45, 2, 400)
+    # Wilson's interval of 180 out of 400.
+    p, n, z = 0.45, 400, 1.959964
+    middle, half = (
+        (p + z * z / (2 * n)) / (1 + z * z / n),
+        z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n),
+    )
+    assert [first["low"], first["high"]] == pytest.approx([100 * (middle - half), 100 * (middle + half)], abs=0.01)
+
+
+def test_three_runs_have_their_spread() -> None:
+    runs = [("cnn", seed, {17: 40.0 + 3 * seed, 40: 90.0}) for seed in range(3)]
+    first = generalisation.curves_frame(selections(*runs)).iloc[0]
+    assert (first["low"], first["mean"], first["high"]) == (40, 43, 46)
+
+
+def test_the_summary_is_of_the_scales_outside_training() -> None:
+    (line,) = generalisation.summary_frame(
+        selections(("cnn", 0, {17: 40.0, 34: 89.0, 40: 90.0, 48: 88.5, 64: 70.0}))
+    ).to_dict("records")
+    assert line["outside"] == 55
+    assert line["everywhere"] == pytest.approx((40 + 89 + 90 + 88.5 + 70) / 5)
+    assert line["worst"] == 40
+    assert line["octaves"] == pytest.approx(math.log2(48 / 34))
+    assert (line["consistency"], line["delta"], line["epoch_time"], line["runs"]) == (60, pytest.approx(0.2), 3, 1)
+    assert line["published"] == 81.0
+
+
+def test_the_table_has_a_line_for_each_series_and_a_dash_where_nothing_is_published() -> None:
+    frame = generalisation.summary_frame(_selected(synthetic.frame(synthetic.results())))
+    table = generalisation.table(frame)
+    first = {line[1].text: line for line in table.lines if "STIR-MNIST" in line[0].text}
+    assert [*first] == ["CNN", "CNN +", "DSS Vector", "SESN Vector", "SESN Vector, wide"]
+    assert [first[name][2].text for name in ("CNN", "SESN Vector", "SESN Vector, wide")] == ["81.0", "87.6", "—"]
+    assert table.rules == (5,)
+
+
+def test_no_rows_give_empty_frames() -> None:
+    rows = synthetic.frame(synthetic.results())
+    nothing = _selected(rows[rows["experiment"].ne("scale-generalisation")])
+    assert len(generalisation.curves_frame(nothing)) == len(generalisation.summary_frame(nothing)) == 0
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=12), st.floats(0, 100))
+def test_octaves_near_the_best_are_those_of_the_longest_good_run_around_it(values: list[float], points: float) -> None:
+    scales = 2.0 ** np.arange(len(values))
+    best = max(range(len(values)), key=lambda place: values[place])
+    around = [
+        (low, high)
+        for low in range(best + 1)
+        for high in range(best, len(values))
+        if min(values[low : high + 1]) >= max(values) - points
+    ]
+    low, high = max(around, key=lambda ends: ends[1] - ends[0])
+    shuffled = np.random.default_rng(0).permutation(len(values))
+    found = octaves_near_the_best(scales[shuffled], np.array(values)[shuffled], points)
+    assert found == pytest.approx(high - low)
