@@ -35,7 +35,7 @@ from sesn.basis.steerable import EXACT
 KERNELS, PROVENANCE = (Path(__file__).with_name(name) for name in ("disco_kernels.npz", "disco_kernels.json"))
 #: Side of the images.
 IMAGE_SIDE = 154
-#: The spread of noise of eight bits. Its mean is taken off: with it the published schedule of Adam ends four times above
+#: The spread of noise of eight bits. Its mean is taken off: with it the schedule of Adam ends four times above
 #: the least loss on MNIST-scale, and without it within one percent.
 SPREAD = math.sqrt((256**2 - 1) / 12) / 255
 

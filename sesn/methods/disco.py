@@ -160,4 +160,5 @@ DISCO = Method(
     at_step,
     between,
     later=True,
+    representative=False,
 )
