@@ -50,6 +50,13 @@ def pair(name: str, value: Any, least: int, remedy: str = "") -> tuple[int, int]
     return rows, columns
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False: any text, "no" among them, would count as True."""
+    if not isinstance(value, bool):
+        raise WrongTypeError(complaint(name, value, "True or False"))
+    return value
+
+
 def positive(value: Any) -> bool:
     """Whether a value is a positive, finite real number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sesn.tools.app import app
+
+Check = Callable[..., Any]
+
 NETWORKS = '''
 """Networks to check; imports a neighbour, as a user's file would."""
 import torch
@@ -39,6 +51,7 @@ def without_grid(order=(0, 1, 2)):
 
 reversed_scales = lambda: without_grid((2, 1, 0))
 identity = nn.Identity
+invariant_mean = lambda: Odd(lambda x: x.mean((2, 3)))
 nan = lambda: Odd(lambda x: x * float("nan"))
 several = lambda: Odd(lambda x: (x, x))
 grows = lambda: Odd(lambda x: nn.functional.pad(x, (1, 1, 1, 1)))
@@ -86,3 +99,24 @@ def leaves():
 def returns_none():
     return None
 '''
+
+
+def runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """`sesn check networks.py:NAME` on small images in a folder of its own."""
+    (folder / "networks.py").write_text(NETWORKS, encoding="utf-8")
+    (folder / "neighbour.py").write_text("CHANNELS = 2\n", encoding="utf-8")
+    (folder / "broken.py").write_text("import torch\nx = (\n", encoding="utf-8")
+    monkeypatch.chdir(folder)
+
+    def run(name: str, *options: str, **wanted: str) -> Any:
+        target = name if ":" in name or "." in name else f"networks.py:{name}"
+        settings = {"input": "1x64x64", "downscale": "2", "count": "3", **wanted}
+        words = [word for key, value in settings.items() for word in (f"--{key}", value)]
+        return CliRunner().invoke(app, ["check", target, *words, *options])
+
+    return run
+
+
+def said(result: Any) -> str:
+    """The output on one line: a terminal's width breaks sentences anywhere."""
+    return re.sub(r"\s+", " ", result.output)

@@ -38,6 +38,23 @@ def complains(error: type[Exception], *words: str) -> Any:
     return pytest.raises(error, match="(?s)" + ".*".join(map(re.escape, words)))
 
 
+@pytest.mark.parametrize("layer", [ScaleLift, ScaleConv, ScaleConv1x1])
+@pytest.mark.parametrize("bias", ["no", None, 1, torch.tensor(True)])
+def test_a_bias_is_asked_for_by_true_or_false(layer: Any, bias: Any) -> None:
+    basis = () if layer is ScaleConv1x1 else (BASIS,)
+    with complains(TypeError, "`bias`", "must be True or False"):
+        layer(1, 2, *basis, bias=bias)
+    assert layer(1, 2, *basis, bias=False).bias is None
+
+
+@pytest.mark.parametrize(
+    ("crop", "error"), [(-1, ValueError), ("none", TypeError), (1.5, TypeError), (True, TypeError)]
+)
+def test_a_meter_refuses_a_wrong_crop_when_it_is_made(crop: Any, error: type[Exception]) -> None:
+    with complains(error, f"`crop` (={crop!r})", "or 'auto'"):
+        sesn.Meter(crop=crop)
+
+
 # Scales
 
 SIGMAS: list[tuple[list[float], tuple[str, ...]]] = [

@@ -18,7 +18,7 @@ __all__ = ["check"]
 
 def test_the_command_shifts_and_rotates(check: Check, tmp_path: Path) -> None:
     """An ordinary convolution commutes with shifts; rotations show that its kernels have a direction."""
-    fresh = {"input": "1x64x64", "count": "3", "json": "out.json", "tolerance": "1e-3"}
+    fresh = {"input": "1x64x64", "count": "3", "images": "embedded", "json": "out.json", "tolerance": "1e-3"}
     words = [word for key, value in fresh.items() for word in (f"--{key}", value)]
     check("cnn")
 

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor, nn, save
 from typer.testing import CliRunner
 from zoo import ordinary, wide_field
 
+from sesn.errors import UsageError
 from sesn.meter.compare import middle
 from sesn.tools.app import app
-from sesn.tools.compare import Compared, compare, compare_table, numbered, sentences, short_names
+from sesn.tools.compare import Compared, compare, compare_table, each_network, numbered, sentences, short_names
 from sesn.tools.curves import draw_curves
 from sesn.tools.images import random_images
 
@@ -90,6 +91,20 @@ def test_names_are_as_short_as_they_may_be() -> None:
     assert numbered(["a", "a", "a (1)"]) == ["a (1) (1)", "a (2)", "a (1) (2)"]
 
 
+# --- what differs between the networks
+
+
+def test_an_option_is_for_all_networks_or_for_one() -> None:
+    told = {"with_": ["width=4", "2:width=8", "deep=True"], "output": ["2:logits"], "weights": ["a.pt", "1:2:b.pt"]}
+    first, second = each_network(told, 2)
+    assert first == {"with_": ["width=4", "deep=True"], "output": None, "weights": Path("2:b.pt")}
+    assert second == {"with_": ["width=8", "deep=True"], "output": "logits", "weights": Path("a.pt")}
+    with pytest.raises(UsageError, match=r"`output` \(='3:x'\) must be for one of the 2 networks"):
+        each_network({"output": ["3:x"]}, 2)
+    with pytest.raises(UsageError, match="one value for network 1"):
+        each_network({"tokens": ["2x2", "4x4"]}, 2)
+
+
 # --- the picture
 
 
@@ -127,6 +142,14 @@ def colour(): return nn.Conv2d(3, 2, 3, padding=1)
 def field(): return ScaleLift(1, 2, basis_a(ScaleGrid.geometric(2.0, 2.0, 2), "wide", 2))
 class Refuses(nn.Module):
     def forward(self, x): raise ValueError("never")
+class Several(nn.Module):
+    def __init__(self, width=2):
+        super().__init__()
+        self.layer = nn.Conv2d(1, width, 3, padding=1)
+    def forward(self, x): return {"maps": self.layer(x), "scores": self.layer(x).mean((2, 3))}
+class Tokens(nn.Conv2d):
+    def __init__(self): super().__init__(1, 2, 4, 4)
+    def forward(self, x): return super().forward(x).flatten(2).transpose(1, 2)
 """
 Sesn = Callable[..., Any]
 
@@ -233,6 +256,37 @@ def test_odd_options_are_refused_in_one_line(sesn: Sesn, words: tuple[str, ...],
     result = sesn("exact cnn", *words)
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.output.split())
+
+
+def test_a_network_of_several_outputs_is_measured_as_its_message_says(sesn: Sesn) -> None:
+    words = ("--downscale", "2", "--input", "1x32x32")
+    refused = " ".join(sesn("exact Several", *words).output.split())
+    assert "give --output, for example 'maps'" in refused
+    assert "--output 2:maps" in refused.partition("run sesn compare")[2]
+    result = sesn("exact Several", *words, "--output", "2:maps", "--with", "2:width=3", *FILES)
+    assert result.exit_code == 0, result.output
+    networks = json.loads(Path("out.json").read_text(encoding="utf-8"))["networks"]
+    assert [row["parameters"] for row in networks] == [0, 30]
+
+
+def test_tokens_and_weights_are_for_one_network_or_for_all(sesn: Sesn) -> None:
+    save(nn.Conv2d(1, 2, 4, 4).state_dict(), "w.pt")
+    words = ("--downscale", "2", "--input", "1x32x32", "--tokens", "2:8x8", "--weights", "2:w.pt")
+    result = sesn("exact Tokens", *words, *FILES)
+    assert result.exit_code == 0, result.output
+    [_, tokens] = json.loads(Path("out.json").read_text(encoding="utf-8"))["networks"]
+    assert tokens["results"][0]["kind"] == "map"
+    assert "--weights" in " ".join(sesn("exact Tokens", *words[:-1], "2:none.pt").output.split())
+
+
+def test_all_have_the_same_images_as_many_as_the_costliest_allows(sesn: Sesn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sesn.tools.sizes.MOST_OPERATIONS", 16.0 * 9 * 1000)
+    targets = ["n.py:exact", "n.py:cnn"]
+    words = ["--downscale", "2", "--input", "1x32x32", "--json", "out.json"]
+    result = CliRunner().invoke(app, ["compare", *targets, *words])
+    assert result.exit_code == 0, result.output
+    networks = json.loads(Path("out.json").read_text(encoding="utf-8"))["networks"]
+    assert [len(row["results"][0]["delta"][0]) for row in networks] == [4, 4]
 
 
 def test_names_may_be_given_and_a_canvas_kept(sesn: Sesn) -> None:

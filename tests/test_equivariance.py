@@ -9,12 +9,13 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from measures import put
+from measures import ROUNDING, put
 from torch import Tensor, nn
 
 import sesn
 from sesn import ScaleGrid, basis_a, equivariance_error, rescale
 from sesn.algorithms.resample import RESAMPLERS
+from sesn.methods.riesz import RieszConv
 from sesn.strategies import SEEDS, bases, images, networks, random_conv, random_images, random_lift, scale_grids
 
 SQRT_HALF = 0.5**0.5
@@ -80,6 +81,49 @@ def test_a_kernel_and_its_dilated_copy_are_an_exact_oracle(device, seed, depth, 
     error = equivariance_error(network, image, 0.5, resampler=resampler, ends="circular", crop=0)
     assert error.pairs == ((0, 1),)
     assert error.valid.max() < 1e-28
+
+
+def without_nyquist(image: Tensor, size: int) -> Tensor:
+    """The image without the waves of which an even size sees one phase alone: to them there is no ideal resampling."""
+    spectrum = torch.fft.fft2(image)
+    for axis in (-2, -1) if size % 2 == 0 and size < image.shape[-1] else ():
+        spectrum.index_fill_(axis, torch.tensor([size // 2, image.shape[axis] - size // 2], device=image.device), 0)
+    return torch.fft.ifft2(spectrum).real
+
+
+def riesz_error(device: torch.device, seed: int, side: int, small: int) -> float:
+    """The largest Delta of a linear Riesz layer on two images."""
+    layer = put(RieszConv(1, 2, bias=False).double(), device).eval()
+    with torch.no_grad():
+        layer.mix.weight.copy_(random_images(seed, (1, 1, 2, 5)).reshape(2, 5, 1, 1))
+    image = without_nyquist(put(random_images(seed, (2, 1, side, side)), device), small)
+    return equivariance_error(layer, image, small / side, resampler="fourier", crop=0).valid.max().item()
+
+
+@given(seed=SEEDS)
+def test_riesz_transforms_are_an_exact_oracle(device, seed):
+    """They multiply a wave by a number that depends on its direction alone, which no factor changes."""
+    assert riesz_error(device, seed, 96, 68) <= 1e-28
+
+
+@given(seed=SEEDS, side=st.sampled_from([95, 96]), small=st.integers(24, 94))
+def test_they_are_one_at_every_factor(device, seed, side, small):
+    assert riesz_error(device, seed, side, small) <= ROUNDING
+
+
+class LengthSeen(RieszConv):
+    """A Riesz layer whose multipliers depend on a wave's length in pixels, by one part in a million."""
+
+    def _spectra(self, image: Tensor) -> Tensor:
+        spectra = super()._spectra(image)
+        return spectra * torch.linspace(1, 1 + 1e-6, spectra.shape[-1], dtype=torch.float64, device=image.device)
+
+
+def test_a_riesz_layer_that_sees_the_length_of_a_wave_is_caught(device):
+    torch.manual_seed(0)
+    layer = put(LengthSeen(1, 2, bias=False).double(), device).eval()
+    image = without_nyquist(put(random_images(0, (2, 1, 96, 96)), device), 68)
+    assert equivariance_error(layer, image, 68 / 96, resampler="fourier", crop=0).valid.min() > 1e-18
 
 
 def test_at_the_border_zero_padding_breaks_the_oracle(device):

@@ -104,13 +104,15 @@ def test_the_network_is_left_as_it_was() -> None:
 
 @pytest.mark.parametrize(("network", "key"), [(n, row.key) for n in NETWORKS for row in methods_on(n)])
 def test_every_network_has_a_count(network: str, key: str) -> None:
-    """At least one product per used weight and image, and more than the plain network's unless it is as wide."""
+    """At least one product per used weight and image; in the paper's comparison no less than the plain network's."""
     method = METHODS[key]
     options: dict[str, Any] = {} if network == "mnist" else dict(NETWORKS[network].tried[0])
     with torch.device("meta"):
         built = method.build(network, "paper", **options)
         plain = METHODS[PLAIN[network]].build(network, "paper", **options)
-    assert multiply_adds(built, SHAPES[network]) >= multiply_adds(plain, SHAPES[network])
+    count = multiply_adds(built, SHAPES[network])
+    assert count >= sum(p.numel() for p in built.parameters() if p.dim() > 1)
+    assert count >= multiply_adds(plain, SHAPES[network]) or method.later
 
 
 def test_the_papers_sesn_does_about_nine_times_the_work_of_the_cnn() -> None:

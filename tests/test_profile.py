@@ -237,6 +237,32 @@ def test_a_residual_branch_counts_by_what_is_left_of_it(size: float) -> None:
         assert adds_most(found) is rows["0", False]
 
 
+class Skipped(nn.Module):
+    """A U-Net of one step: coarse maps come up again by a transposed convolution, beside the fine ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fine, self.coarse = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, 2, 1)
+        self.up, self.last = nn.ConvTranspose2d(8, 8, 2, 2), nn.Conv2d(16, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        fine = self.fine(x)
+        return self.last(torch.cat([fine, 0.1 * self.up(self.coarse(fine).relu())], dim=1))  # type: ignore[no-any-return]
+
+
+def test_what_falls_again_before_the_output_does_not_add_most() -> None:
+    """The transposed convolution has the largest Delta of all, next to nothing of which reaches the output."""
+    torch.manual_seed(0)
+    found = profile(Skipped().eval(), pictures(), 1 / 2)
+    rows = {row.name: row for row in found if row.layer != FUNCTIONS}
+    assert max(found, key=lambda row: row.own) is rows["up"]
+    assert rows["(output)"].relative < rows["up"].relative / 2
+    assert rows["up"].lasting < rows["up"].own / 4
+    named = adds_most(found)
+    assert named is not None
+    assert named.name in ("fine", "last")
+
+
 class Places(nn.Module):
     """Adds what depends on the place alone, between two layers that do nothing."""
 

@@ -112,7 +112,7 @@ def test_the_sentence_says_where() -> None:
     assert said.startswith("What functions do before a.b adds most")
     beyond = LayerRow("up", 0, "ConvTranspose2d", True, relative=1.1, own=0.92, lasting=0.92)
     assert "rises there from 8.0e-02 to 1.1e+00" in sentence([beyond], 1e-6)
-    assert "of which 3.0e-01 is left" in said
+    assert "of which 3.0e-01 lasts to the output" in said
 
 
 @pytest.mark.parametrize(("wrong", "rule"), [({"depth": 0}, "`depth`"), ({"sort": "name"}, "`sort`")])

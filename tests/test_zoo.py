@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import zoo
+from click.testing import Result
 from torch import Tensor, nn
+from typer.testing import CliRunner
 
 from sesn import assert_equivariant, equivariance_error
+from sesn.tools.app import app
 from sesn.tools.images import image_set
 
 TOLERANCES = [1e-4, 1e-3, 1e-2, 1e-1]
@@ -33,16 +36,37 @@ def test_an_ordinary_network_fails_at_every_tolerance(name: str, weights: str, s
     assert_fails(zoo.ordinary(name, weights, seed), DRAWN)
 
 
+def checked(factory: str, *words: str, **arguments: object) -> Result:
+    """`sesn check` with a factory of the zoo, on the sizes, downscales and images that it chooses."""
+    given = [word for name, value in arguments.items() for word in ("--with", f"{name}={value}")]
+    return CliRunner().invoke(app, ["check", f"{zoo.__file__}:{factory}", *given, *words])
+
+
+@pytest.mark.parametrize(("name", "weights", "seed"), CASES)
+def test_it_fails_at_the_loosest_tolerance_as_the_command_comes(name: str, weights: str, seed: int) -> None:
+    result = checked("ordinary", "--tolerance", "0.1", name=name, weights=weights, seed=seed)
+    assert result.exit_code == 1, result.output
+    assert "synthetic 1/f amplitude; 16 used" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("depth", [1, 3, pytest.param(5, marks=SLOW)])
+def test_a_wide_field_passes_as_the_command_comes(depth: int) -> None:
+    result = checked("wide_field", "--tolerance", "1e-3", depth=depth)
+    assert result.exit_code == 0, result.output
+
+
 @SLOW
 @pytest.mark.parametrize("weights", zoo.WEIGHTS)
 @pytest.mark.parametrize("name", zoo.ORDINARY)
 def test_it_fails_on_photographs_too(name: str, weights: str) -> None:
-    """At the README's tolerance for every draw of weights; where it is as loose as 0.1, not one that sees contrast."""
+    """Scores at every tolerance, since photographs are held against images of the same contrast and texture.
+
+    Photographs are smooth, so that rescaling may change maps by less than a tenth of what such an image does.
+    """
     photographs, _ = image_set("embedded", 1, zoo.SIDE, zoo.SIDE, 8)
-    if name != "shallow":
-        assert_fails(zoo.ordinary(name, weights), photographs)
     for seed in range(3):
-        assert not equivariance_error(zoo.ordinary(name, weights, seed), photographs, 1 / 2).passes(1e-2)
+        error = equivariance_error(zoo.ordinary(name, weights, seed), photographs, 1 / 2)
+        assert not error.passes(0.1 if error.kind == "invariant" else 0.01)
 
 
 def test_a_network_that_says_the_same_of_every_image_is_said_to() -> None:

@@ -13,11 +13,13 @@ from sesn.tools.consoles import consoles
 def data(
     fetch: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Download: mnist (12 MB), fashion-mnist (31 MB), stl10 (2.6 GB)."),
+        typer.Option(
+            metavar="NAME", help="Download a data set: mnist (12 MB), fashion-mnist (31 MB) or stl10 (2.6 GB)."
+        ),
     ] = None,
     data: options.Data = None,
 ) -> None:
-    """List the data sets that are found and what stands in for the others; download those that are asked for."""
+    """List the data sets that are available and what is used in place of the others. Download them on request."""
     with consoles(quiet=False) as (console, _):
         from harness.commands.overview import data_table
         from harness.data.sources import fetch as fetch_set

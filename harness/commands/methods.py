@@ -11,11 +11,16 @@ from sesn.tools.consoles import consoles
 
 def methods(
     own: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE.py:NAME]...", help="Methods of your own, listed as well.")
+        list[str] | None, typer.Argument(metavar="[FILE.py:NAME]...", help="Methods of your own to list as well.")
     ] = None,
-    recipe: Annotated[str, typer.Option(help="paper, or released: as the authors' code builds them.")] = "paper",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="How to build the networks: paper (as its text says) or released (as the authors' code does)."
+        ),
+    ] = "paper",
 ) -> None:
-    """List the methods that the experiments compare: keys, sources, sizes of their networks, and what they lack."""
+    """List the methods that the experiments compare, with their sources, network sizes and limitations."""
     with consoles(quiet=False) as (console, _):
         from harness.experiment import Request
         from harness.report.methods import methods_table

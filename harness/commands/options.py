@@ -23,21 +23,28 @@ Methods = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY,KEY",
-        help="By default all; `sesn methods` lists them. FILE.py:NAME is a method of your own.",
+        help="Methods to compare, all by default; `sesn methods` lists them. FILE.py:NAME adds one of your own.",
     ),
 ]
-BudgetName = Annotated[str, typer.Option(help="smoke (seconds a cell), lite (hours), paper (as published).")]
-Jobs = Annotated[int | None, typer.Option(metavar="N", help="Cells at a time; by default one a GPU, or one.")]
-Device = Annotated[str, typer.Option(help="auto (all GPUs, else the processor), cpu, cuda or cuda:N.")]
+BudgetName = Annotated[
+    str, typer.Option(help="How much to compute: smoke (seconds per cell), lite (hours) or paper (as published).")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="How many cells to run at once. By default one per GPU, or one without a GPU."),
+]
+Device = Annotated[
+    str, typer.Option(help="Where to compute: auto (all GPUs, or the CPU without one), cpu, cuda or cuda:N.")
+]
 Order = Annotated[
     str,
     typer.Option(
-        help="listed, as the plan lists them; or worth: one realisation of every method before the second of any, and "
-        "the quick cells of a column before the slow ones."
+        help="Which cells to run first: listed (the order of the plan), or worth (one realisation of every method "
+        "before the second of any, and quick cells before slow ones)."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Every line, and every reason why cells are left out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print every line, and every reason why cells are skipped.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,35 +55,44 @@ class Choice:
         list[str] | None,
         typer.Argument(
             metavar="[EXPERIMENT]...",
-            help="By default all; `sesn plan` lists them. FILE.py:NAME is an experiment of your own.",
+            help="Experiments, all by default; `sesn plan` lists them. FILE.py:NAME adds one of your own.",
         ),
     ] = None
     budget: Annotated[
         str | None,
         typer.Option(
-            help="smoke (seconds a cell), lite (hours), paper (as published); by default smoke, and for `status` those "
-            "with rows."
+            help="How much to compute: smoke (seconds per cell), lite (hours) or paper (as published). "
+            "By default smoke; `status` shows every budget that has rows."
         ),
     ] = None
     methods: Methods = None
-    recipe: Annotated[str, typer.Option(help="paper, or released: as the authors' code builds the networks.")] = "paper"
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="How to build the networks: paper (as its text says) or released (as the authors' code does)."
+        ),
+    ] = "paper"
     data: Data = None
     images: Annotated[
         str | None,
         typer.Option(
             metavar="SET",
-            help="Images for Δ, or a folder of pictures, whose path is stored as given; by default STL-10 if it is "
-            "there, else embedded.",
+            help="Images on which to measure Δ, or a folder of pictures, whose path is stored as you give it. "
+            "By default STL-10 if it is available, otherwise the embedded photographs.",
         ),
     ] = None
-    rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = ROWS
+    rows: Annotated[Path, typer.Option(help="Folder where results are stored as rows.")] = ROWS
     jobs: Jobs = None
     device: Device = "auto"
-    precision: Annotated[str | None, typer.Option(help="Of training: fp32, or amp on CUDA.")] = None
-    ranks: Annotated[int | None, typer.Option(metavar="N", help="Processes that share each training batch.")] = None
+    precision: Annotated[str | None, typer.Option(help="Precision of training: fp32, or amp on CUDA.")] = None
+    ranks: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of processes that share each training batch.")
+    ] = None
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Only cells of this setting, such as resolution=28 or seed=0."),
+        typer.Option(
+            metavar="NAME=VALUE", help="Select only cells with this setting, such as resolution=28 or seed=0."
+        ),
     ] = None
 
     def command(self, name: str, *more: str) -> str:

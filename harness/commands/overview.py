@@ -59,7 +59,7 @@ def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, v
     _print_oddities(asked, console)
     waiting = next((ledger.to_do[0].cell.budget for ledger in ledgers if ledger.to_do), None)
     if active:
-        say(console, "The same command says again how far it is.")
+        say(console, "Run the same command again to see its progress.")
     elif not ledgers:
         say(console, f"nothing is stored in {choice.rows} yet; `sesn plan` lists what can be run")
     elif waiting:
@@ -73,7 +73,7 @@ def _print_oddities(asked: Asked, console: Console) -> None:
     rows, cells = asked.choice.rows, [entry.cell for entry in asked.entries.values()]
     known = [cell for cell in cells if cell.experiment in EXPERIMENTS]
     if stale := sum(not EXPERIMENTS[cell.experiment].knows(cell) for cell in known):
-        say(console, f"{stale} stored cells are of older versions of their experiment: nothing uses them")
+        say(console, f"{stale} stored cells come from older versions of their experiment and are not used")
     if (stored := size(rows)) > LARGEST_STORE:
         say(console, f"{rows} holds {stored / 1e6:.0f} MB; do not commit more than {LARGEST_STORE / 1e6:.0f} MB")
 

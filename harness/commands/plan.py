@@ -15,11 +15,11 @@ from sesn.tools.consoles import consoles
 def plan(
     choice: options.Choice,
     order: options.Order = "listed",
-    cells: Annotated[bool, typer.Option("--cells", help="List every cell.")] = False,
+    cells: Annotated[bool, typer.Option("--cells", help="List every cell, not only totals.")] = False,
     verbose: options.Verbose = False,
     json: options.AsJson = False,
 ) -> None:
-    """List what there is to run, how much of it is done, what is left out and why, and how long the rest takes."""
+    """List what can be run, how much of it is done, what is skipped and why, and how long the rest will take."""
     with consoles(quiet=False) as (console, _):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where

@@ -26,20 +26,22 @@ CAUSES = OUT / "causes" / "published.json"
 
 def report(
     only: Annotated[
-        str | None, typer.Option(metavar="ID", help="One figure or table; an unknown ID lists all.")
+        str | None, typer.Option(metavar="ID", help="Draw only this figure or table. An unknown ID lists all of them.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = OUT,
-    rows: Annotated[Path, typer.Option(help="Folder of the rows.")] = ROWS,
-    causes: Annotated[Path, typer.Option(help="The JSON of `sesn causes`.")] = CAUSES,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; say which files are out of date.")] = False,
+    rows: Annotated[Path, typer.Option(help="Folder where results are stored as rows.")] = ROWS,
+    causes: Annotated[Path, typer.Option(help="JSON file that `sesn causes` wrote.")] = CAUSES,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing, and list the files that are out of date.")
+    ] = False,
     force: Force = False,
     methods: Methods = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
 ) -> None:
-    """Draw every figure and table from the rows, and write them as files and as one page; nothing is measured.
+    """Draw every figure and table from the stored rows and write them as files and as one page. Nothing is measured.
 
-    The report in reports/ also has its main claims in the README.md beside that folder, between two
-    markers. Exit status: 0 all is well, 1 --check found files out of date, 2 bad usage.
+    The report in reports/ also updates the main claims in the README.md beside that folder, between two
+    markers. Exit status: 0 if all is well, 1 if --check found files that are out of date, 2 for bad usage.
     """
     with consoles(quiet) as (console, _):
         from sesn._checks import require

@@ -14,18 +14,18 @@ from sesn.tools.options import Force
 
 
 def reproduce(
-    out: Annotated[Path, typer.Option(help="Folder for rows, figures, tables and the page.")] = Path("reproduced"),
+    out: Annotated[Path, typer.Option(help="Folder for the rows, figures, tables and the page.")] = Path("reproduced"),
     budget: options.BudgetName = "smoke",
     data: options.Data = None,
     jobs: options.Jobs = None,
     device: options.Device = "auto",
     force: Force = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last lines only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only failures and the last lines.")] = False,
 ) -> None:
-    """Run every experiment of the paper and draw what was found.
+    """Run every experiment of the paper and draw the results.
 
-    Stopped or killed, the same command continues where it stopped. It runs on the data that come
-    with the packages, unless a folder of data sets is named. Exit status as of `sesn run`.
+    You can stop the command at any moment. Run it again, and it continues where it stopped. It uses the
+    data that come with the packages, unless you name a folder of data sets. The exit status is that of `sesn run`.
     """
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked

@@ -16,21 +16,24 @@ def run(
     choice: options.Choice,
     order: options.Order = "listed",
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Of each cell; by default its share of the cores.")
+        int | None,
+        typer.Option(metavar="N", help="Threads per cell. By default each cell gets its share of the cores."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="local, or ray: many machines.")] = "local",
-    address: Annotated[str | None, typer.Option(help="Of the Ray cluster; by default one is started here.")] = None,
+    engine: Annotated[str, typer.Option(help="Where cells run: local (this machine) or ray (a cluster).")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Address of the Ray cluster. By default one is started on this machine.")
+    ] = None,
     scratch: Annotated[
-        Path | None, typer.Option(help="Folder of checkpoints; on a cluster one that every machine sees.")
+        Path | None, typer.Option(help="Folder for checkpoints. On a cluster it must be visible to every machine.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print failures and the last line only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only failures and the last line.")] = False,
 ) -> None:
-    """Run what is not done yet and store its rows.
+    """Run the cells that are not done yet and store their rows.
 
-    Stopped or killed at any moment, the same command continues where it stopped.
+    You can stop the command at any moment. Run it again, and it continues where it stopped.
 
-    Exit status: 0 all is well, 1 a cell failed, 2 bad usage or a store that cannot be written, 130 stopped by Ctrl-C
-    (or 128 and the number of another signal; 141 if nobody reads the output any more).
+    Exit status: 0 if all is well, 1 if a cell failed, 2 for bad usage or a store that cannot be written, 130 after
+    Ctrl-C (128 plus the number of any other signal; 141 if the output is no longer read).
     """
     with consoles(quiet=False) as (console, errors):
         from harness.commands.asked import Asked

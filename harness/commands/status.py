@@ -12,7 +12,7 @@ from sesn.tools.consoles import consoles
 
 @options.with_choice
 def status(choice: options.Choice, verbose: options.Verbose = False, json: options.AsJson = False) -> None:
-    """Say of each experiment what is done, what failed and why, what remains, and how long that takes."""
+    """Show for each experiment what is done, what failed and why, what remains, and how long the rest will take."""
     with consoles(quiet=False) as (console, _):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where

@@ -99,7 +99,7 @@ def resampling_matrix(
     if ends == "inside":
         room = size / 2 - (outputs - 1) / 2 / factor
         require(abs(offset) <= room, "offset", offset, f"at most {room:.4g}: with ends='inside' outputs lie within")
-    make = _matrix.__wrapped__ if recording() else _matrix
+    make = _matrix if recording() else _kept
     return make(size, float(factor), resampler, ends, float(offset), size if canvas == "keep" else outputs).clone()
 
 
@@ -123,14 +123,18 @@ def _stretch(resampler: Resampler, factor: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, outputs: int) -> Tensor:
+def _kept(*what: Any) -> Tensor:
     with torch.inference_mode(False), torch.device("cpu"):  # kept for all callers, whatever mode they are in
-        positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor, outputs) + offset
-        if resampler == "fourier":
-            return _fourier(positions, size, factor)
-        kernel, radius = _KERNELS[resampler]
-        stretch = _stretch(resampler, factor)
-        return _local(positions, size, kernel, radius * stretch, stretch, ends)
+        return _matrix(*what)
+
+
+def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, outputs: int) -> Tensor:
+    positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor, outputs) + offset
+    if resampler == "fourier":
+        return _fourier(positions, size, factor)
+    kernel, radius = _KERNELS[resampler]
+    stretch = _stretch(resampler, factor)
+    return _local(positions, size, kernel, radius * stretch, stretch, ends)
 
 
 def _local(

@@ -211,10 +211,10 @@ class ScaleConv1x1(TensorModule):
         super().__init__()
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
-        self.stride = sides_of(stride)
+        self.stride, biased = sides_of(stride), _checks.flag("bias", bias)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, **options))
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if biased else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

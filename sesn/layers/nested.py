@@ -94,14 +94,7 @@ class NestedReLU(TensorModule):
         own = self._held((h, w))
         rows, columns = self._waves(h, own[0], x), self._waves(w, own[1], x)
         spectrum = along_both(rows.analysis, columns.analysis, x)
-        inner, *others = [*(size for size in self.sizes if size[0] <= h and size[1] <= w), (h, w)]
-        found = self._rectified(spectrum, inner)
-        for size in others:
-            held = self._held(size)
-            if held[0] > found.shape[-2] or held[1] > found.shape[-1]:
-                found = _surrounded(found, self._rectified(spectrum, size), self._unseen[inner])
-            inner = size
-        return along_both(rows.synthesis, columns.synthesis, found)
+        return along_both(rows.synthesis, columns.synthesis, self._nested(spectrum, (h, w)))
 
     def extra_repr(self) -> str:
         """Sizes, and what differs from the default."""
@@ -109,9 +102,20 @@ class NestedReLU(TensorModule):
         told += [f"oversample={self.oversample}"] if self.oversample != 2 else []
         return ", ".join(told)
 
+    def _nested(self, spectrum: Tensor, own: Size) -> Tensor:
+        """What each size up to a map's own gives, each frequency from the smallest that holds it."""
+        inner, *others = [*(size for size in self.sizes if size[0] <= own[0] and size[1] <= own[1]), own]
+        found = self._rectified(spectrum, inner)
+        for size in others:
+            held = self._held(size)
+            if held[0] > found.shape[-2] or held[1] > found.shape[-1]:
+                found = _surrounded(found, self._rectified(spectrum, size), self._unseen[inner])
+            inner = size
+        return found
+
     def _held(self, size: Size) -> Size:
         """How many waves a size holds along each axis: a listed one all below its Nyquist frequency."""
-        return (_below(size[0]), _below(size[1])) if size in self.sizes else size
+        return (below_nyquist(size[0]), below_nyquist(size[1])) if size in self.sizes else size
 
     def _rectified(self, spectrum: Tensor, size: Size) -> Tensor:
         """The part of a spectrum that this size holds, of the rectified values."""
@@ -154,7 +158,7 @@ def _sampled(points: int, count: int, like: Tensor) -> _Waves:
     return _Waves(whole(synthesis, like), whole(analysis, like))
 
 
-def _below(size: int) -> int:
+def below_nyquist(size: int) -> int:
     """How many waves lie below the Nyquist frequency of a size."""
     return 2 * ((size - 1) // 2) + 1
 

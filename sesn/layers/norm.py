@@ -149,7 +149,8 @@ class ScaleLayerNorm(TensorModule, nn.LayerNorm):
     ) -> None:
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.num_features = _checks.whole("num_features", num_features, 1)
-        super().__init__(self.num_features, eps, affine, bias, **options)
+        flags = _checks.flag("affine", affine), _checks.flag("bias", bias)
+        super().__init__(self.num_features, eps, *flags, **options)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise a field.

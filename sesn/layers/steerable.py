@@ -92,10 +92,11 @@ class SteerableConv(WithMeaning, TensorModule):
                 "use 'dense', 'spectral' or 'auto'"
             )
         _checks.float_dtype(dtype)
+        biased = _checks.flag("bias", bias)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = out_channels, in_channels // self.groups, *self._weight_tail()
         self.weight = nn.Parameter(torch.empty(shape, **options))
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if bias else None)
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if biased else None)
         self._store = Store()
         self._sample(self.weight)
         self.reset_parameters()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sesn._checks import positive, require
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import GroupElement, ScaleTranslation
-from sesn.meter.reading import SPATIAL, Reading, call
+from sesn.meter.reading import SPATIAL, Reading, call, like_module
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Action = Callable[[Tensor, float], Tensor]
 #: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
 ROUNDING_ENERGY = 1e-24
+#: An output may be nothing but rounding where it is no larger than so many times that of the image.
+ROUNDINGS = 1e3
 #: Where unrelated images differ by no more than this, as rounding in float32 does, the output does not depend on them.
 INDEPENDENT = 1e-12
 #: Delta itself shows something only where they differ by more than this; they usually do by about 1 to 2.
@@ -52,10 +54,18 @@ class Branches:
         """The factor s."""
         return self.element.scale
 
-    def others(self) -> Tensor:
-        """Phi(L_s f) of another image in place of each: the next one or, where that is the same image, noise."""
-        alone = images_alone(self.images)
-        return others(self.direct, alone, call(self.module, unrelated_to(self.small)) if bool(alone.any()) else None)
+    def unrelated(self) -> Tensor:
+        """Phi of an unrelated image in place of each L_s f: one of the same spectrum."""
+        return call(self.module, scrambled(self.small))
+
+    def rounding(self) -> float:
+        """By how much the rounding of the images changes Phi(f), where that is so small that it may be all there is."""
+        output, eps = self.original.output, torch.finfo(like_module(self.module, self.images).dtype).eps
+        sizes = [x.square().flatten(1).mean(1).cpu() for x in (output, self.images)]
+        if middle(sizes[0]) > (ROUNDINGS * eps) ** 2 * middle(sizes[1]):
+            return 0.0
+        again = call(self.module, self.images * (1 + 4 * eps))
+        return middle(ratio_of(sums_of([(output, again)], output)))
 
     def pooled(self) -> Branches:
         """Their means over space, which stay as they are when images are moved."""
@@ -64,26 +74,20 @@ class Branches:
         return replace(self, original=original, moved=means, direct=self.direct.mean((-2, -1)), kind=kind)
 
 
-def images_alone(images: Tensor) -> Tensor:
-    """Which images are the same as the next one."""
-    return (images == images.roll(-1, 0)).flatten(1).all(1)
+def scrambled(images: Tensor) -> Tensor:
+    """Images of the same spectrum that show something else: the phase of every frequency is drawn anew.
 
-
-def others(direct: Tensor, alone: Tensor, noise: Tensor | None) -> Tensor:
-    """Outputs of the next image in place of each, and of noise for those that are alone."""
-    following = direct.roll(-1, 0)
-    if noise is None:
-        return following
-    return torch.where(alone.to(direct.device).reshape(-1, *[1] * (direct.dim() - 1)), noise, following)
-
-
-def unrelated_to(images: Tensor) -> Tensor:
-    """Noise of the same mean and spread as each image: what has nothing to do with it."""
-    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, device="cpu")
-    pixels = images.flatten(1)
-    mean, spread = pixels.mean(1), pixels.std(1)
-    spread = torch.where(spread > 0, spread, mean.abs().clamp_min(1.0))  # of an image of one colour
-    return noise.to(images) * spread[:, None, None, None] + mean[:, None, None, None]
+    Mean, contrast and texture stay as they are, and so do colours, since all channels of an image turn by the same
+    phases. They are the same for every image, so that what is found for one does not depend on the others. An image of
+    one colour has no phases: noise takes its place.
+    """
+    drawn = torch.Generator().manual_seed(0)
+    noise = torch.randn(images.shape[-2:], generator=drawn, dtype=torch.float64, device="cpu").to(images)
+    phases = torch.fft.fft2(noise).sgn()
+    phases[..., 0, 0] = 1
+    turned: Tensor = torch.fft.ifft2(torch.fft.fft2(images) * phases).real
+    flat = (images == images[..., :1, :1]).flatten(1).all(1)[:, None, None, None]
+    return torch.where(flat, images + noise * images.abs().clamp_min(1.0), turned)
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,8 @@ class EquivarianceError:
         uncropped: `valid` with the border counted; equal to it without a crop.
         centred: `valid` with the spatial mean of every channel removed from both branches (NaN without spatial axes).
         floor: Delta of a reference lift on the same images, resampler and crop: what the probe itself contributes.
-        ceiling: L_s Phi(f_i) against Phi(L_s f_j) of another image, or of noise if that is the same image; None where
-            two outputs were compared that had no other.
+        ceiling: L_s Phi(f) against Phi of an unrelated image, which has the spectrum of L_s f and other phases; None
+            where it was not measured.
         ceiling_centred: `ceiling` without the channels' means, as in `centred`.
         energy: the mean square of L_s Phi(f) over the valid channels.
         largest: the largest difference |L_s Phi(f) - Phi(L_s f)| of any number in the valid channels.
@@ -111,6 +115,7 @@ class EquivarianceError:
         by_scale: Delta of each pair, [pairs, images].
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
         measured: layers that do not say how far they look; the crop was chosen by gradients because of them.
+        rounding: by how much the rounding of the images changes an output that is very small; 0 for any other.
         element: what was done to the images: a scaling, a shift, a rotation or a pair of functions.
         meter: how it was measured; None where two outputs were compared that no meter made.
 
@@ -140,6 +145,7 @@ class EquivarianceError:
     border: Tensor
     element: GroupElement
     measured: tuple[str, ...] = ()
+    rounding: float = 0.0
     meter: Meter | None = None
 
     @property
@@ -209,6 +215,8 @@ class EquivarianceError:
             The reason; an empty text if it shows something.
         """
         unrelated = _chance(self.ceiling)
+        if self.rounding > HARDLY:
+            return "the output is zero but for rounding"
         if self.kind in SPATIAL and math.isnan(middle(self.centred)):
             return "the output is constant over space"
         if unrelated <= INDEPENDENT:
@@ -272,7 +280,7 @@ def moved_channels(move: Callable[[Tensor], Tensor], output: Tensor, grid: Scale
 
 
 def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Tensor | None = None) -> EquivarianceError:
-    """Delta of the two outputs; `others` are direct outputs of other images, by default of the next in the batch."""
+    """Delta of the two outputs; `others` are direct outputs of unrelated images, without which there is no ceiling."""
     moved, direct, grid, factor = found.moved, found.direct, found.grid, found.factor
     if moved.shape != direct.shape:
         raise UsageError(_other_shape(found))
@@ -280,8 +288,6 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
     match, scales = (None, 1) if grid is None else (grid.match(factor), len(grid))
     pairs = ((0, 0),) if match is None else match.pairs
     valid = [i for i, pair in enumerate(pairs) if max(pair) < scales - spoiled]
-    if others is None and len(direct) > 1:
-        others = direct.roll(-1, 0)
 
     def channels(against: Tensor, cut: int) -> list[tuple[Tensor, Tensor]]:
         inside = (..., slice(cut, -cut), slice(cut, -cut)) if cut else ...

@@ -11,20 +11,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sesn._checks import one_of
+from sesn._checks import one_of, require, whole
 from sesn.algorithms.resample import Canvas, Ends, Resampler, resampled_size, resampler_ends
 from sesn.errors import UsageError
 from sesn.meter import reading
+from sesn.meter.action import ScaleTranslation
 from sesn.meter.compare import (
     Action,
     Branches,
     EquivarianceError,
     acted,
     compare,
-    images_alone,
     moved_channels,
-    others,
-    unrelated_to,
+    scrambled,
 )
 from sesn.meter.elements import Element, element_of
 from sesn.meter.extent import automatic_crop, background, output_crop, seen_by, spoiled_along
@@ -53,7 +52,8 @@ class Meter:
             "mean", "zeros", "circular"). Of maps, the background is left out with the border.
 
     Raises:
-        UsageError: the resampler, the ends or the kind is unknown, or an action is given with a grid.
+        UsageError: the resampler, the ends or the kind is unknown, the crop is negative, or an action is given with a
+            grid.
 
     Example:
         >>> meter = sesn.Meter(crop=4)
@@ -76,6 +76,8 @@ class Meter:
 
     def __post_init__(self) -> None:
         one_of("kind", self.kind, KINDS)
+        if self.crop != "auto":
+            whole("crop", self.crop, 0, "give pixels to leave out at each border, or 'auto'")
         resampler_ends(self.resampler, self.ends, self.canvas)
         if self.action is not None and (self.grid is not None or self.spoiled is not None):
             raise UsageError(
@@ -142,7 +144,7 @@ class Meter:
             module: any module in eval mode that takes images.
             images: f [b, c, h, w]; zero-mean images, or a large mean hides the error (see `centred`).
             factor: s > 0, or what else is done to the images: a `ScaleTranslation`, `Rotation` or `Transform`.
-            context: measure also what Delta is judged by, the floor (else NaN) and a ceiling for images that are alone.
+            context: measure also what Delta is judged by, the floor (else NaN) and the ceiling (else None).
             repeat: call the module once more, and refuse it if its output depends on state or chance; False saves the
                 call for a module that is known to have neither.
             apart: let every channel of every image count as an image.
@@ -240,15 +242,15 @@ class Meter:
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
             original, direct = (recorded(module, x, self.grid) for x in (exact, small))
-            noise = recorded(module, unrelated_to(small), self.grid) if bool(images_alone(exact).any()) else {}
+            other = recorded(module, scrambled(small), self.grid)
             stages: list[Stage] = []
             known: dict[Any, Stage] = {}  # by the very same outputs, which containers share with what they hold
             # Each call with the same call in the other branch: a network may branch on its input.
             for key, one in original.items():
-                other = direct.get(key)
-                same: Any = (id(one.output), id(other.output), one.grid) if other is not None else key
+                moved = direct.get(key)
+                same: Any = (id(one.output), id(moved.output), one.grid) if moved is not None else key
                 if one.output is None or same not in known:
-                    known[same] = self._stage(one, other, noise.get(key), exact, small, factor)
+                    known[same] = self._stage(one, moved, other.get(key), exact, small, factor)
                 known_one = known[same]
                 stages.append(replace(one.stage, error=known_one.error, pooled=known_one.pooled, note=known_one.note))
                 on_step(1 / len(original))
@@ -257,30 +259,30 @@ class Meter:
     def _stage(
         self,
         one: Recorded,
+        moved: Recorded | None,
         other: Recorded | None,
-        noise: Recorded | None,
         images: Tensor,
         small: Tensor,
         factor: Element,
     ) -> Stage:
-        """Compare one call in the two branches, or say why it cannot be done."""
-        if other is None:
+        """Compare one call in the two branches and for unrelated images, or say why it cannot be done."""
+        if moved is None:
             return replace(one.stage, note="not called for the rescaled images")
-        before, after = one.reading, other.reading
+        before, after = one.reading, moved.reading
         if before is None or after is None:
-            return replace(one.stage, note=one.stage.note or other.stage.note)
+            return replace(one.stage, note=one.stage.note or moved.stage.note)
         meter = replace(self, grid=one.grid, kind="auto")
         try:
             found = meter._moved(one.stage.module, images, small, before, after.output, factor)
             if found.moved.shape != found.direct.shape:
                 got, expected = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
                 return replace(one.stage, note=f"its size does not follow the image's: {got}, {expected} expected")
-            instead = None if noise is None or noise.reading is None else noise.reading.output
-            unrelated = others(found.direct, images_alone(images), instead)
+            unrelated = None if other is None or other.reading is None else other.reading.output
             error = meter.error(found, context=False, unrelated=unrelated)
             if found.kind not in reading.SPATIAL:
                 return replace(one.stage, error=error, pooled=error)
-            pooled = meter.error(found.pooled(), context=False, unrelated=unrelated.mean((-2, -1)))
+            means = None if unrelated is None else unrelated.mean((-2, -1))
+            pooled = meter.error(found.pooled(), context=False, unrelated=means)
             return replace(one.stage, error=error, pooled=pooled)
         except UsageError as problem:
             return replace(one.stage, note=str(problem))
@@ -319,7 +321,7 @@ class Meter:
         Args:
             found: what `branches` returned.
             context, apart: as in `measure`.
-            unrelated: outputs for other images that are moved, without a context; by default those of the next ones.
+            unrelated: outputs for unrelated images, where they are known and no context is measured.
 
         Returns:
             The error, with this meter in it.
@@ -327,23 +329,22 @@ class Meter:
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
         edge = background(found.kind, found.direct, found.element, self.canvas)
         cut, seen = output_crop(found, self.crop, acted=self.action is not None, edge=edge)
-        floor = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu")
+        floor, rounding = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), 0.0
         if context:
             floor = self.floor(found.images, found.element, math.ceil((cut - (edge or 0)) * seen.stride))
-            unrelated = found.others()
+            unrelated, rounding = found.unrelated(), found.rounding()
         if apart:
             moved, direct = (x.flatten(0, 1)[:, None] for x in (found.moved, found.direct))
             found = replace(found, moved=moved, direct=direct)
             unrelated = None if unrelated is None else unrelated.flatten(0, 1)[:, None]
-        whole = replace(compare(found, margin, cut, floor, unrelated), measured=seen.measured, meter=self)
+        told: Any = {"measured": seen.measured, "rounding": rounding, "meter": self}
+        whole = replace(compare(found, margin, cut, floor, unrelated), **told)
         partnered = getattr(self.action, "partnered", None)
         if partnered is None:
             return whole
         mask = partnered(found.original.output, found.direct, found.factor)
         masked = replace(found, moved=found.moved * mask, direct=found.direct * mask)
-        return replace(
-            compare(masked, margin, cut, floor, unrelated), all=whole.all, measured=seen.measured, meter=self
-        )
+        return replace(compare(masked, margin, cut, floor, unrelated), all=whole.all, **told)
 
     def _moved(
         self, module: nn.Module, images: Tensor, small: Tensor, original: Reading, direct: Tensor, factor: Element
@@ -351,6 +352,9 @@ class Meter:
         """The branches with the output of the original one moved as its kind says."""
         element, output = element_of(factor), original.output
         if self.action is not None:
+            scaled = isinstance(element, ScaleTranslation)
+            rule = "left out here: it says how outputs move under scalings"
+            require(scaled, "action", self.action, rule, "give a Transform with a function for outputs")
             kind, grid = "action" if self.kind == "auto" else str(self.kind), None
             moved = acted(self.action, output, element.scale)
         else:

@@ -91,7 +91,7 @@ def consistency(
     for found in _branches(module, images, factors, meter):
         crop, kind = _crop(found, meter), found.kind
         expected = _predicted(_cropped(found.moved, crop))
-        for kept, output in ((rows, found.direct), (chances, found.others())):
+        for kept, output in ((rows, found.direct), (chances, found.unrelated())):
             same = _predicted(_cropped(output, crop)) == expected
             kept.append(same.double().reshape(len(images), -1).mean(1).cpu())
     return Consistency(torch.stack(rows), torch.stack(chances), kind)

@@ -21,12 +21,15 @@ from sesn.methods import outside
 from sesn.methods.cnn import CNN, WRN
 from sesn.methods.disco import DISCO
 from sesn.methods.dss import DSS_SCALAR, DSS_VECTOR
+from sesn.methods.fourier_layers import FOURIER_LAYERS
 from sesn.methods.gauss_der import GAUSS_DER
 from sesn.methods.harmonic import HARM_WRN
 from sesn.methods.method import Method as Method
 from sesn.methods.method import Source as Source
 from sesn.methods.method import scales_of as scales_of
 from sesn.methods.method import vector_angles as vector_angles
+from sesn.methods.riesz import RIESZ
+from sesn.methods.scale_channels import FOV_AVG, FOV_MAX
 from sesn.methods.sevf import SEVF_SCALAR, SEVF_VECTOR
 from sesn.methods.si_convnet import SI_CONVNET
 from sesn.methods.sicnn import SICNN_SCALAR, SICNN_VECTOR
@@ -38,7 +41,8 @@ from sesn.networks import Recipe
 _ROWS = (
     *(CNN, WRN, SICNN_SCALAR, SICNN_VECTOR, SI_CONVNET, SEVF_SCALAR, SEVF_VECTOR, DSS_SCALAR, DSS_VECTOR, SS_CNN),
     *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
-    *(DISCO, GAUSS_DER),
+    # Those that appeared after the paper.
+    *(FOV_AVG, FOV_MAX, RIESZ, FOURIER_LAYERS, DISCO, GAUSS_DER),
 )
 
 #: Every method by its key, in the order of the paper's tables; those that appeared later stand at the end.

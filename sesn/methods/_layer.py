@@ -21,6 +21,8 @@ from sesn.algorithms.spectral import Taps
 from sesn.layers.store import Store
 from sesn.scales import ScaleGrid
 
+#: The receptive radius of a layer that sees the whole map: more pixels than one has.
+EVERYWHERE = 10**6
 #: Constants kept per layer: scales times map sizes.
 KEPT = 128
 
@@ -123,6 +125,12 @@ class KernelLayer(BaselineLayer):
     def meaning(self) -> Constants:
         """By what the map or the kernel is rescaled."""
         return {"scales": self.scales}
+
+
+def transform_work(shape: Sequence[int]) -> int:
+    """Nominal multiply-adds of the fast Fourier transform of a real map [..., h, w]: n log2 n for n pixels."""
+    pixels = math.prod(shape[-2:])
+    return round(pixels * math.log2(pixels))
 
 
 def odd_side(side: float) -> int:

@@ -139,8 +139,7 @@ class MNISTScaleNet(nn.Module):
 
     def extra_repr(self) -> str:
         """`in -> out` and the regime."""
-        shapes = f"{self.in_channels}x{SIDE}x{SIDE} -> {self.num_classes}"
-        return f"{shapes}, resolution={self.regime.resolution}, recipe={self.regime.recipe!r}"
+        return shown(self.in_channels, self.num_classes, self.regime)
 
 
 def _three(channels: Three) -> Three:
@@ -150,8 +149,14 @@ def _three(channels: Three) -> Three:
     return a, b, c
 
 
+def shown(in_channels: int, num_classes: int, regime: Regime) -> str:
+    """`in -> out` and the regime, for a network's repr."""
+    shapes = f"{in_channels}x{SIDE}x{SIDE} -> {num_classes}"
+    return f"{shapes}, resolution={regime.resolution}, recipe={regime.recipe!r}"
+
+
 def check_image(image: Tensor, in_channels: int) -> None:
-    """Refuse what are no images of MNIST."""
+    """Refuse what is no batch of MNIST images with so many channels."""
     _checks.real_tensor("image", image, "b c h w")
     _checks.extent("image", image, 1, in_channels, "network's in_channels", OTHER_CHANNELS)
     for axis in (2, 3):
@@ -160,7 +165,7 @@ def check_image(image: Tensor, in_channels: int) -> None:
 
 
 def upsampling(regime: Regime) -> nn.Module:
-    """What brings an image of MNIST to the resolution: bilinear by the paper, to the nearest pixel by the release."""
+    """What brings an image to the resolution."""
     factor = regime.resolution // SIDE
     if factor == 1:
         return nn.Identity()

@@ -20,11 +20,11 @@ from sesn._source import line_of
 from sesn.errors import UsageError
 from sesn.meter.elements import Element, element_of
 from sesn.meter.outputs import OutputOf, UndecidedError
-from sesn.meter.reading import RejectedError, call, odd_output
+from sesn.meter.reading import FEWEST_PIXELS, RejectedError, call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set, random_images
 from sesn.tools.motions import AMOUNTS, asked_action, elements_of
-from sesn.tools.sizes import USUAL_SHAPES, Shape, Sizes, fitting_sizes
+from sesn.tools.sizes import USUAL_SHAPES, Shape, Sizes, fitting_count, fitting_sizes
 from sesn.tools.target import Target, load_target
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ CHOSEN = {
     "input_": "stride of {stride}",
     "downscale": "stride of {stride}",
     "canvas": "one size of images",
+    "count": "{cost:.0f} billion operations an image",
     "output": "one output",
 }
 FULL = "more would not fit into the memory with what a network makes of it"
@@ -215,21 +216,35 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None, cur
     if downscales not in (None, sizes.downscales) or shape not in (None, sizes.shape):
         name = "downscale" if shape in (None, sizes.shape) else "input_"
         rule = f"such that the network's stride of {sizes.stride} divides the sides before and after rescaling"
+        if downscales and max(downscales) > (most := min(sizes.shape[1:]) / FEWEST_PIXELS):
+            rule = f"at most {most:g}, so that {FEWEST_PIXELS} pixels are left"
         way_out = f"run {command_line(context, sizes.written)}"
         raise UsageError(complaint(name.rstrip("_"), asked[name], rule, way_out))
     asked.update(sizes.written)
+    images, name, cost = _images(asked, target, sizes)
     changed = [name for name in CHOSEN if asked.get(name) != given.get(name) and not _told(context, name)]
     if chosen := {name: CHOSEN[name] for name in changed}:
         options = " ".join(f"--{name.rstrip('_')} {asked[name]}" for name in chosen)
-        reasons = " and ".join(dict.fromkeys(chosen.values())).format(stride=sizes.stride)
+        reasons = " and ".join(dict.fromkeys(chosen.values())).format(stride=sizes.stride, cost=cost)
         fitted.said.append(f"{options} chosen for the network's {reasons}")
-    normalised: Any = {name: parse_numbers(name, asked[name]) for name in ("mean", "std")}
-    images, name = image_set(asked["images"], *sizes.shape, count, asked["seed"], asked["data"], **normalised)
     factors, said = [1 / one for one in sizes.downscales], "; ".join(fitted.said)
     elements: list[Element] = [*factors]
     if action != "scale":
         elements = elements_of(action, asked, sizes.stride, sizes.shape)
     return Subject(target, images, name, factors, fitted.meter, elements, said)
+
+
+def _images(asked: dict[str, Any], target: Target, sizes: Sizes) -> tuple[Tensor, str, float]:
+    """The images and their name; where their number is left open and the network is costly, also its operations."""
+    usual, cost = USUAL_COUNT, 0.0
+    if asked["count"] is None:
+        usual, cost = fitting_count(target.build(asked["seed"]), sizes.shape)
+    how: Any = {name: parse_numbers(name, asked[name]) for name in ("mean", "std")}
+    where = asked["count"], asked["seed"], asked["data"]
+    images, name = image_set(asked["images"], *sizes.shape, *where, **how, usual=usual)
+    if usual < USUAL_COUNT:
+        asked["count"] = len(images)
+    return images, name, cost
 
 
 class _Fitted(NamedTuple):
@@ -294,6 +309,9 @@ def command_line(context: Context, changes: Mapping[str, str]) -> str:
         key = str(option.name)
         if key in changes or _told(context, key):
             values = given[key] if isinstance(given[key], list) else [given[key]]
+            if key in given.get("told", ()):  # one of several networks
+                own = [f"{given['place'] + 1}:{changes[key]}"] if key in changes else []
+                values = [*given["told"][key], *own]
             flag = [] if option.param_type_name == "argument" else [option.opts[0]]
             words += [word for value in values for word in (flag if value is True else [*flag, str(value)])]
     return shlex.join(["sesn", str(context.info_name), *words])

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from rich import box
@@ -16,6 +16,7 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from sesn import Meter
+from sesn._checks import require
 from sesn.errors import UsageError
 from sesn.tools.check import DEFAULT, Checked, check
 from sesn.tools.verdict import number, passes, verdict
@@ -106,6 +107,42 @@ def compare_one(
     except UsageError as refusal:
         on_step(1 - done)
         return Compared(name, failure=str(refusal))
+
+
+def each_network(told: Mapping[str, Sequence[str]], count: int) -> list[dict[str, Any]]:
+    """The options of each of so many networks: "2:VALUE" is for the second alone, and comes before what is for all.
+
+    Example:
+        >>> each_network({"output": ["logits", "2:features"]}, 2)
+        [{'output': 'logits'}, {'output': 'features'}]
+    """
+    for name, values in told.items():
+        for value in values:
+            rule = f"for one of the {count} networks"
+            require(_numbered_value(value)[0] <= count, name.rstrip("_"), value, rule, "for example 1:VALUE")
+    return [{name: _of_network(place, name, values) for name, values in told.items()} for place in range(1, count + 1)]
+
+
+def _of_network(place: int, name: str, values: Sequence[str]) -> Any:
+    """What an option is for one network."""
+    parts = [(number, value) for number, value in map(_numbered_value, values) if number in (0, place)]
+    if name == "with_":
+        return _arguments(parts)
+    own = [value for number, value in parts if number] or [value for _, value in parts]
+    require(len(own) <= 1, name, own, f"one value for network {place}")
+    return None if not own else Path(own[0]) if name == "weights" else own[0]
+
+
+def _numbered_value(text: str) -> tuple[int, str]:
+    """The number of the network that a value is for, 0 for all, and the value."""
+    number, colon, value = text.partition(":")
+    return (int(number), value) if colon and number.isdecimal() and int(number) else (0, text)
+
+
+def _arguments(parts: Sequence[tuple[int, str]]) -> list[str]:
+    """Arguments, in which those for one network take the place of those for all of the same name."""
+    own = {value.partition("=")[0] for number, value in parts if number}
+    return [value for number, value in parts if number or value.partition("=")[0] not in own]
 
 
 def short_names(targets: Sequence[str]) -> list[str]:

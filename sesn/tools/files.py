@@ -33,8 +33,7 @@ _HEAD = 1 << 14
 def replacing(path: Path) -> Iterator[Path]:
     """Give a partial file to write beside `path`; it takes the name of `path` at the end, or vanishes on an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The same suffix, for writers that choose the format by it; the process id, for two that write the same file.
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+    partial = _partial(path)
     partial.unlink(missing_ok=True)  # a link of that name would be written through
     try:
         with naming(path):
@@ -42,6 +41,11 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    """The file to write first: of the same suffix, by which some writers choose the format, and of this process."""
+    return path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
 
 
 def sync_folder(folder: Path) -> None:
@@ -64,6 +68,14 @@ def check_writable(path: Path) -> None:
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise PermissionError(f"cannot write {path}: {folder} is no directory that may be written to")
+    trial = _partial(folder / path.name)  # some file systems refuse what the permissions allow
+    try:
+        trial.touch()
+    except OSError as error:
+        raise PermissionError(f"cannot write {path}: {error.strerror}; {advice(error)}") from error
+    finally:
+        with suppress(OSError):
+            trial.unlink(missing_ok=True)
 
 
 def check_output(option: str, path: Path, *, force: bool) -> None:

@@ -25,8 +25,6 @@ from sesn.tools.command import harness_part
 Enlarging = Literal["lanczos", "fourier"]
 #: How many images are taken, if there are as many, when no number is asked for.
 USUAL_COUNT = 16
-#: Of images with more pixels than this half as many are taken: a network needs that much longer for each.
-MANY_PIXELS = 192 * 192
 #: The amplitude falls as 1/f^p: these sets go by these names everywhere.
 SPECTRA = {"white": 0.0, "1/f": 1.0, "1/f2": 2.0}
 
@@ -42,6 +40,7 @@ class Wanted:
     seed: int
     data_root: Path | None
     enlarging: Enlarging = "lanczos"
+    usual: int = USUAL_COUNT  # how many to take, if there are as many, where no count is asked for
     raw: bool = False  # as stored, in 0..1: whoever asks subtracts a mean that is not the image's own
 
     def __post_init__(self) -> None:
@@ -49,11 +48,6 @@ class Wanted:
         for name in ("channels", "height", "width", "count"):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "at least 1")
-
-    @property
-    def usual(self) -> int:
-        """How many images to take, if there are as many, when no number is asked for."""
-        return USUAL_COUNT if self.height * self.width <= MANY_PIXELS else USUAL_COUNT // 2
 
     def order(self, available: int, what: str) -> Tensor:
         """Which of the available images to take, in an order drawn by the seed."""
@@ -73,6 +67,7 @@ def image_set(
     enlarging: Enlarging = "lanczos",
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    usual: int = USUAL_COUNT,
 ) -> tuple[Tensor, str]:
     """Images of a set as float64 [n, c, h, w], and the set's name with what was done to it.
 
@@ -83,21 +78,18 @@ def image_set(
         channels: 3 for colour, 1 for the mean of the colours; any other number repeats them (the name says so).
         height: of the images; stored ones are cropped about their centre if larger, enlarged if smaller.
         width: likewise.
-        count: how many; by default 16, of large images 8, or all if there are fewer.
+        count: how many; by default `usual`, or all if there are fewer.
         seed: draws the order, or the synthetic images themselves.
         data_root: the folder of downloaded data sets; by default $SESN_DATA.
         enlarging: "lanczos", or "fourier" for the trigonometric interpolant, whose spectrum ends where the stored
             image's does and which takes the image for periodic (the name says so).
         mean, std: for networks that were trained on normalised images: pictures in 0..1 less this mean, over this
-            deviation, a number for each channel or one for all; by default each image's own mean, and 1.
+            deviation, a number for each channel or one for all; by default each image's own mean, and 1. Synthetic
+            images are then pictures of mean 1/2 and deviation 1/6, about that of photographs.
+        usual: how many images to take, if there are as many, where no count is given.
     """
     normalised = mean is not None or std is not None
-    wanted = Wanted(channels, height, width, count, seed, data_root, enlarging, normalised)
-    if normalised:
-        given = "mean" if mean is not None else "std"
-        require(
-            name not in SPECTRA, given, mean or std, f"left out for the synthetic images {name}, which are no pictures"
-        )
+    wanted = Wanted(channels, height, width, count, seed, data_root, enlarging, usual, normalised)
     makers = image_sets()
     images, label = makers[name](wanted) if name in makers else _directory(name, wanted)
     said = f"{label}; {len(images)} used, {height}x{width}"
@@ -128,8 +120,8 @@ def _embedded(wanted: Wanted) -> tuple[Tensor, str]:
 
 def _synthetic(name: str, wanted: Wanted) -> tuple[Tensor, str]:
     count = wanted.usual if wanted.count is None else wanted.count
-    shape = (count, wanted.channels, wanted.height, wanted.width)
-    return random_images(wanted.seed, shape, SPECTRA[name]), f"synthetic {name} amplitude"
+    images = random_images(wanted.seed, (count, wanted.channels, wanted.height, wanted.width), SPECTRA[name])
+    return images / 6 + 1 / 2 if wanted.raw else images, f"synthetic {name} amplitude"
 
 
 def random_images(seed: int, shape: Sequence[int], exponent: float = 1.0, cutoff: float | None = None) -> Tensor:

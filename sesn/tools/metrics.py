@@ -99,7 +99,7 @@ DEFINITIONS: tuple[tuple[Definition, Callable[[Case], float]], ...] = (
             "less",
             "sesn",
             "The difference of the two branches over that of unrelated images: 0 is equivariant, 1 is chance.",
-            "Images that differ in contrast alone make it smaller, since scores may tell them apart by that.",
+            "Smooth images make it smaller, since rescaling changes little in them.",
         ),
         lambda case: middle(case.error.relative),
     ),

@@ -23,6 +23,18 @@ OutputName = Annotated[
     str | None, typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; dots for nested ones.")
 ]
 Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="The grid that the output's tokens [b, n, c] lie on.")]
+#: The same for several networks.
+EACH = "For all networks; 2:VALUE for the second alone. Repeat for more."
+EachWith = Annotated[list[str] | None, typer.Option("--with", metavar="[N:]NAME=VALUE", help=f"An argument. {EACH}")]
+EachWeights = Annotated[
+    list[str] | None, typer.Option("--weights", metavar="[N:]FILE", help=f"Weights to load. {EACH}")
+]
+EachOutput = Annotated[
+    list[str] | None, typer.Option("--output", metavar="[N:]KEY|INDEX", help=f"Which output to measure. {EACH}")
+]
+EachTokens = Annotated[
+    list[str] | None, typer.Option("--tokens", metavar="[N:]HxW", help=f"The grid of tokens. {EACH}")
+]
 InputShape = Annotated[
     str | None,
     typer.Option("--input", metavar="CxHxW", help="Channels, height and width. By default 3x96x96, or what fits."),
@@ -52,8 +64,12 @@ Rotate = Annotated[
 ]
 ImageSet = Annotated[
     str,
-    typer.Option(metavar="SET|DIR", help="embedded, 1/f, 1/f2, white, stl10 (harness), or a directory of pictures."),
+    typer.Option(
+        metavar="SET|DIR", help="1/f, 1/f2, white, embedded photographs, stl10 (harness), or a directory of pictures."
+    ),
 ]
+#: What a network is judged on, unless others are asked for: photographs are a lenient test.
+USUAL_IMAGES = "1/f"
 Mean = Annotated[
     str | None,
     typer.Option("--mean", metavar="M,M,...", help="Mean that the network expects taken off pictures in 0..1."),

@@ -9,7 +9,7 @@ residual branch and its input, has a row as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -49,7 +49,8 @@ class LayerRow:
     added: float = math.nan
     #: The same above what its output was made of: for a container, the submodules called last in it.
     own: float = math.nan
-    lasting: float = math.nan  # what is left of `own` in the containers around it: no more than each of them adds
+    #: What is left of `own`: no more than each container around it adds, or than is found on the way to the output.
+    lasting: float = math.nan
     energy: float = math.nan  # the mean square of its output
     crop: int = 0  # pixels left out at each border
     values: tuple[float, ...] = ()  # Delta of every image
@@ -106,6 +107,7 @@ def profile(
     least = floor_of(module, images, factor, meter)
     called = {stage.name.rpartition(".")[0] for stage in stages if stage.name}
     rows: list[LayerRow] = []
+    before: list[float] = []  # the relative Delta of what each was made of
     # The relative Delta of each with space and without, or what it was before where there is none.
     levels: dict[bool, list[float]] = {True: [], False: []}
 
@@ -125,10 +127,29 @@ def profile(
         here, made_of = bounded(stage.error), level(stage.sources, spatial)
         given = made_of if stage.given else level(stage.inputs, spatial)
         rows.append(replace(row, added=here - given, own=here - made_of))
+        before.append(made_of)
         for read, found in (True, stage.error), (False, stage.pooled):
             after = bounded(found)
             levels[read].append(level(stage.sources, read) if math.isnan(after) else after)
-    return _lasting(rows)
+    kept = _kept(stages, levels)
+    left = [max(0.0, after - made_of) for after, made_of in zip(kept, before, strict=True)]
+    return _lasting([replace(row, lasting=min(row.own, most)) for row, most in zip(rows, left, strict=True)])
+
+
+def _kept(stages: Sequence[Stage], levels: Mapping[bool, Sequence[float]]) -> list[float]:
+    """How much of the relative Delta after each stage is found all the way to the output, on the way that keeps most.
+
+    Read with space or without, like the stage; where a mean over space follows, the two cannot be compared.
+    """
+    spatial = [stage.error is None or stage.error.kind in SPATIAL for stage in stages]
+    kept = [levels[read][place] for place, read in enumerate(spatial)]
+    after: list[list[float]] = [[] for _ in stages]
+    for place in reversed(range(len(stages))):
+        kept[place] = min(kept[place], max(after[place], default=math.inf))
+        sources = stages[place].sources
+        for source in range(place)[-1:] if sources is None else sources:
+            after[source].append(kept[place] if spatial[source] == spatial[place] else math.inf)
+    return kept
 
 
 def _lasting(rows: Sequence[LayerRow]) -> list[LayerRow]:
@@ -138,7 +159,7 @@ def _lasting(rows: Sequence[LayerRow]) -> list[LayerRow]:
     for row in reversed(rows):
         parts = [] if row.name == WHOLE else row.name.split(".")
         limits = [around.get(".".join(parts[:deep]), math.inf) for deep in range(1, len(parts))]
-        found.append(replace(row, lasting=min([row.own, *(limit for limit in limits if not math.isnan(limit))])))
+        found.append(replace(row, lasting=min([row.lasting, *(limit for limit in limits if not math.isnan(limit))])))
         if row.layer != FUNCTIONS:
             around[row.name] = row.added
     return found[::-1]

@@ -151,5 +151,5 @@ def sentence(rows: Sequence[LayerRow], floor: float = 0.0) -> str:
         who = f"What {who} does with the outputs of its submodules"
     before = min(most.relative, 1.0) - most.own  # what it adds is counted up to chance
     start = number(before) if before > 1.001 * floor else f"the floor of the probe ({number(floor)})"
-    left = "" if most.lasting > 0.9 * most.own else f", of which {number(most.lasting)} is left in the blocks around it"
+    left = "" if most.lasting > 0.9 * most.own else f", of which {number(most.lasting)} lasts to the output"
     return f"{who} adds most: the relative Δ rises there from {start} to {number(most.relative)}{left}."

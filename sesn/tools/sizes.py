@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from sesn import Meter
 from sesn.errors import UsageError
 from sesn.meter.compare import Branches
-from sesn.meter.reading import Reading, RejectedError
-from sesn.tools.images import random_images
+from sesn.meter.reading import FEWEST_PIXELS, Reading, RejectedError, call
+from sesn.tools.images import USUAL_COUNT, random_images
 
 Shape = tuple[int, int, int]
 #: Images of these shapes are tried in turn, where none is asked for.
 USUAL_SHAPES: tuple[Shape, ...] = tuple(
     (c, side, side) for side in (96, 224, 28, 32, 64, 128, 256, 384) for c in (3, 1)
 )
+#: Fewer images are taken where one pass over all of them would have more operations than this, but at least so many.
+MOST_OPERATIONS = 1.3e11
+FEWEST = 4
 #: So many sizes of a rescaled image are tried, the nearest to the one wanted first.
 MOST_TRIED = 4
 
@@ -66,6 +72,21 @@ def fitting_sizes(
     return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
 
 
+def fitting_count(module: nn.Module, shape: Shape) -> tuple[int, float]:
+    """How many images of a shape to take, fewer for a network of many operations; and how many it has, in billions.
+
+    Operations are counted and not timed, so that the number is the same on every machine.
+    """
+    counter = FlopCounterMode(display=False)
+    with suppress(Exception), torch.no_grad(), counter:  # what cannot be counted is taken for cheap
+        call(module, random_images(0, (1, *shape)))
+    operations = counter.get_total_flops()
+    count = USUAL_COUNT
+    while count > FEWEST and count * operations > MOST_OPERATIONS:
+        count //= 2
+    return count, operations / 1e9
+
+
 @dataclass(frozen=True)
 class _Trials:
     """A module tried on one image of several shapes, each of which it sees once as it is."""
@@ -86,8 +107,10 @@ class _Trials:
     def nearest(self, shape: Shape, downscale: float, stride: int, asked: bool) -> float | None:
         """The nearest downscale that fits and leaves multiples of the stride; the one asked for need only fit."""
         _, height, width = shape
+        least = math.ceil(FEWEST_PIXELS * max(1, height / width))
         lefts = [left for left in range(stride, 4 * height, stride) if left * width % (height * stride) == 0]
-        whole = [height / left for left in lefts if left != height and (left < height) == (downscale > 1)]
+        other = [left for left in lefts if left != height and left >= least]
+        whole = [height / left for left in other if (left < height) == (downscale > 1)]
         near = sorted(whole, key=lambda one: abs(math.log(one / downscale)))[:MOST_TRIED]
         for one in (downscale, *near) if asked or stride == 1 else near:
             found = self.tried(shape, 1 / one)

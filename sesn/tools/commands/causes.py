@@ -21,7 +21,7 @@ def causes(
     tokens: options.Tokens = None,
     input_: options.InputShape = None,
     downscale: options.OneDownscale = None,
-    images: options.ImageSet = "embedded",
+    images: options.ImageSet = options.USUAL_IMAGES,
     count: options.Count = 4,
     data: options.DataRoot = None,
     mean: options.Mean = None,

@@ -25,9 +25,9 @@ def check(
     motion: options.Motion = None,
     translate: options.Translate = None,
     rotate: options.Rotate = None,
-    images: options.ImageSet = "embedded",
+    images: options.ImageSet = options.USUAL_IMAGES,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Images; by default 16, of large ones 8, or all if fewer.")
+        int | None, typer.Option(min=1, help="Images; by default 16, of costly networks 8 or 4, or all if fewer.")
     ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
@@ -66,7 +66,7 @@ def check(
         from sesn.tools import check as checking
         from sesn.tools.arguments import load_subject, parse_crop, parse_grid
         from sesn.tools.output import OutputFiles
-        from sesn.tools.verdict import likely_causes, passes, say
+        from sesn.tools.verdict import leniency, likely_causes, passes, say
 
         how: Any = {"resampler": resampler, "kind": kind, "ends": ends, "canvas": canvas}
         meter = Meter(**how, crop=parse_crop(crop), grid=parse_grid(grid))
@@ -81,8 +81,12 @@ def check(
         with subject.measuring():
             with progress_bar(progress) as on_step:
                 results = checking.check(build, subject.images, subject.elements, meter, draws, on_step)
-            causes = [*map(in_options, likely_causes(build(0), subject.images, results))]
+            # Of a costly network, few of few images.
+            few = subject.images[: count or max(2, len(subject.images) // 2)]
+            causes = [*map(in_options, likely_causes(build(0), few, results))]
             say(console, target, f"{subject.how()}; in eval mode", results, tolerance, causes, absolute)
+            for line in leniency(images):
+                console.print(line, highlight=False)
             well = all(passes(result, tolerance, absolute) for result in results)
             found = {"module": repr(build(0)), "passes": well, "results": [result.row() for result in results]}
 

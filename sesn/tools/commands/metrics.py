@@ -20,7 +20,7 @@ def metrics(
     tokens: options.Tokens = None,
     input_: options.InputShape = None,
     downscale: options.OneDownscale = None,
-    images: options.ImageSet = "embedded",
+    images: options.ImageSet = options.USUAL_IMAGES,
     count: options.Count = 8,
     data: options.DataRoot = None,
     mean: options.Mean = None,

@@ -25,7 +25,7 @@ def profile(
     downscale: options.OneDownscale = None,
     translate: options.Translate = None,
     rotate: options.Rotate = None,
-    images: options.ImageSet = "embedded",
+    images: options.ImageSet = options.USUAL_IMAGES,
     count: options.Count = 4,
     data: options.DataRoot = None,
     mean: options.Mean = None,
