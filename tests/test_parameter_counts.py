@@ -85,8 +85,8 @@ def test_both_counts_of_ss_cnn(network: str) -> None:
 
 
 def test_every_count_is_tested() -> None:
-    for network in RELEASED:
-        assert {row.key for row in methods_on(network, "released")} == set(RELEASED[network])
+    for network, counts in RELEASED.items():
+        assert {row.key for row in methods_on(network, "released")} == set(counts)
         unprinted = {"ss-cnn", "sicnn-scalar"} if network == "mnist" else {"ss-cnn"}
         assert {row.key for row in methods_on(network) if row.in_paper} == set(PAPER[network]) | unprinted
     assert METHODS["sicnn-scalar"].count("mnist").total == 494_359
