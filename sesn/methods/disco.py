@@ -9,6 +9,7 @@ The basis at scale 1 is E x E pixels. At a whole scale s it is the same pixels s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -23,7 +24,7 @@ from sesn.layers.project import ScaleProjection
 from sesn.methods._disco_fit import FITS, KERNELS, least_kernels, whole_kernels
 from sesn.methods.method import CHANNELS, COLOURS, EXTENT, HIDDEN_SCALES, HIDDEN_STEP, Method, Source
 from sesn.methods.steerable import vector_parts
-from sesn.networks import mnist, wrn
+from sesn.networks import mnist, stir, wrn
 from sesn.networks.skeleton import FIELD, MAP, Carrier, Recipe, Regime
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
@@ -98,6 +99,11 @@ def mnist_parts(regime: Regime) -> mnist.StageParts:
     return vector_parts(mnist_basis(regime.augmented), (AVERAGED, AVERAGED, MAP._replace(pool=_last_pool)))
 
 
+def stir_parts(regime: Regime) -> mnist.StageParts:
+    """The kernels of the network that is trained with random scaling, as STIR has them."""
+    return mnist_parts(replace(regime, augmented=True))
+
+
 def wrn_parts(recipe: Recipe) -> wrn.BlockParts:
     """As SESN-B, projected at the entry of groups 2 and 3, with maxima over 2 x 2 pixels in place of strides."""
     basis = stl10_basis()
@@ -156,7 +162,11 @@ DISCO = Method(
     "DISCO",
     Source("Sosnovik et al. 2021, BMVC", "Discrete Filters"),
     "#F0FF48",
-    {"mnist": mnist.MNISTSkeleton(mnist_parts), "stl10": wrn.WRNSkeleton(wrn_parts)},
+    {
+        "mnist": mnist.MNISTSkeleton(mnist_parts),
+        "stl10": wrn.WRNSkeleton(wrn_parts),
+        "stir": stir.STIRSkeleton(stir_parts),
+    },
     at_step,
     between,
     later=True,

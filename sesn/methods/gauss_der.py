@@ -24,7 +24,7 @@ from sesn.layers.conv import ScaleConv, ScaleLift
 from sesn.layers.project import ScaleProjection
 from sesn.methods.dss import discrete_gaussian
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP, Method, Source
-from sesn.networks import mnist
+from sesn.networks import mnist, stir
 from sesn.networks.skeleton import FIELD, Recipe, Regime, Skeleton
 from sesn.scales import ScaleGrid
 
@@ -134,6 +134,16 @@ class GaussDerSkeleton(Skeleton):
         return WIDTHS
 
 
+def stir_parts(regime: Regime) -> mnist.StageParts:
+    """The first two layers, without norms: those that look farther are more than the network of STIR has."""
+
+    def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
+        basis = layer_basis(min(stage, 1), regime.resolution)
+        return (ScaleConv if stage else ScaleLift)(in_channels, out_channels, basis)
+
+    return mnist.StageParts(layer, (FIELD, FIELD, FIELD), projection=ScaleProjection)
+
+
 # --- the layer by itself
 
 
@@ -153,7 +163,7 @@ GAUSS_DER = Method(
     "GaussDerNet",
     Source("Lindeberg 2022, arXiv:2011.14759", "Steerable Filters"),
     "#702070",
-    {"mnist": GaussDerSkeleton()},
+    {"mnist": GaussDerSkeleton(), "stir": stir.STIRSkeleton(stir_parts)},
     at_step,
     between,
     later=True,
