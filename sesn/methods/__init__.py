@@ -37,7 +37,7 @@ from sesn.methods.ss_cnn import SS_CNN
 from sesn.methods.steerable import SESN_A, SESN_B, SESN_C, SESN_SCALAR, SESN_VECTOR
 from sesn.networks import Recipe
 
-#: The colours stay apart for readers with any colour vision (a test simulates it), within each of the two networks.
+#: The colours stay apart for readers with any colour vision (a test simulates it), within each of the networks.
 _ROWS = (
     *(CNN, WRN, SICNN_SCALAR, SICNN_VECTOR, SI_CONVNET, SEVF_SCALAR, SEVF_VECTOR, DSS_SCALAR, DSS_VECTOR, SS_CNN),
     *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
