@@ -145,6 +145,15 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def kernels(session: nox.Session) -> None:
+    """The fused kernels without a GPU: in Triton's interpreter, and compiled for sm_80 and sm_90 (290 MB more)."""
+    install(session, "-e", ".[harness,test,gpu]")
+    for interpret in ("1", "0"):
+        env = {**ONE_THREAD, "TRITON_INTERPRET": interpret, "TRITON_DEFAULT_FP_FUSION": "1"}
+        session.run("pytest", "-m", "not slow", *TWO_WORKERS, "tests/kernels", *session.posargs, env=env)
+
+
+@nox.session(default=False)
 def train(session: nox.Session) -> None:
     """Train on MNIST-scale; which methods, budget and data stand after `--`."""
     install(session, "-e", ".[harness]")

@@ -47,8 +47,14 @@ def recording() -> bool:
     """
     if torch.compiler.is_compiling():  # first: the compiler cannot follow the other questions
         return True
-    pretending = _dispatch_mode(_FAKE) is not None
-    return _interpreter() is not None or pretending or _tracing() or getattr(forward_ad, "_current_level", -1) >= 0
+    return transforming() or _dispatch_mode(_FAKE) is not None or _tracing()
+
+
+def transforming() -> bool:
+    """True inside torch.func and forward-mode differentiation, which see through ordinary operations alone."""
+    if torch.compiler.is_compiling():
+        return False
+    return _interpreter() is not None or getattr(forward_ad, "_current_level", -1) >= 0
 
 
 def may_keep(like: Tensor) -> bool:

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 METER = "sesn.meter"
+#: What needs Triton, which is imported when somebody asks for it.
+KERNELS = "sesn.algorithms.fused.kernels"
 #: What users run on modules of their own and in their own tests; it asks the meter, as the harness does.
 TOOLS = ("sesn.tools", "sesn.pytest_plugin", "sesn.strategies")
 #: Each layer's modules, the lowest first. A package stands for what is in it unless a longer name is listed.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("sesn",),
+    ("sesn", KERNELS),
     (METER,),
     ("sesn.networks",),
     ("sesn.methods",),
@@ -63,6 +65,7 @@ MAY_RESCALE = frozenset({"sesn.tools.images", "harness.experiments.properties"})
 #: What `pip install sesn` brings. Everything else (pandas, ray) belongs to the harness, but for what the tools need.
 LIBRARY_NEEDS = frozenset({"torch", "numpy"})
 TOOLS_NEED = {
+    KERNELS: frozenset({"triton"}),
     "sesn.tools": frozenset({"typer", "rich", "matplotlib", "PIL", "safetensors", "skimage", "sklearn"}),
     "sesn.pytest_plugin": frozenset({"pytest"}),
     "sesn.strategies": frozenset({"hypothesis"}),

@@ -85,6 +85,16 @@ def real_stl10() -> Path:
 
 
 @pytest.fixture
+def real_fashion() -> Path:
+    """The folder of data sets, where it holds Fashion-MNIST."""
+    from harness.data.sources import fashion_available
+
+    if not REAL_DATA or fashion_available(Path(REAL_DATA)):
+        pytest.skip("no Fashion-MNIST under $SESN_DATA")
+    return Path(REAL_DATA)
+
+
+@pytest.fixture
 def selftest(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The experiment of trivial cells, known in this process."""
     import engine_sample

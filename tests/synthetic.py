@@ -51,6 +51,7 @@ def results(budget: str = "lite", seed: int = 0) -> Iterator[Result]:
         _mnist,
         _stl10,
         _projections,
+        _bases,
         _generalisation,
     ):
         yield from part(budget, noise)
@@ -262,3 +263,26 @@ def _projections(budget: Any, noise: Any) -> Iterator[Result]:
             yield from rows(cell, found)
     settings = {"data": "mnist", "recipe": "paper", "epochs": 3, "resolution": 28, "projection": "mean"}
     yield from rows(Cell("mnist-projection", 1, budget, "sesn-vector", settings), [Measurement("test_error", (2.5,))])
+
+
+def _bases(budget: Any, noise: Any) -> Iterator[Result]:
+    for basis, level in (("hermite", 2e-2), ("fourier-bessel", 1e-2), ("disco", 5e-3)):
+        for augmented in (False, True):
+            settings = {"images": "stl10", "image_count": 4, "basis": basis, "augmented": augmented}
+            found = [
+                Measurement("delta", _values(noise, level * downscale), {"of": of, "downscale": downscale})
+                for of in ("layer", "two layers")
+                for downscale in (1.26, 2.0)
+            ]
+            yield from rows(
+                Cell("delta-basis", 1, budget, "", settings, 0), [*found, Measurement("multiply_adds", (4e8,))]
+            )
+    settings = {
+        "data": "mnist",
+        "recipe": "released",
+        "epochs": 3,
+        "resolution": 56,
+        "basis": "disco",
+        "augmented": True,
+    }
+    yield from rows(Cell("mnist-basis", 1, budget, "sesn-vector", settings), [Measurement("test_error", (2.2,))])

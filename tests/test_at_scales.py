@@ -225,10 +225,23 @@ def test_sizes_and_scenarios_are_the_published_ones() -> None:
 
 
 @pytest.mark.realdata
-def test_fashion_mnist_is_read_where_it_is() -> None:
-    from harness.data.sources import fashion_available
+def test_fashion_mnist_is_read_where_it_is(real_fashion: Path, cache: Path) -> None:
+    for family, counts in (("stir-fashion", (500, 500, 500)), ("large-scale-fashion", (50_000, 10_000, 10_000))):
+        pictures = at_scales._loaded(family, "fashion", real_fashion, cache)
+        assert tuple(len(pictures[split].labels) for split in SPLITS) == counts
 
-    if reason := fashion_available():
-        pytest.skip(reason)
-    pictures = at_scales._loaded("stir-fashion", "fashion", None, None)
-    assert {split: len(one.labels) for split, one in pictures.items()} == dict.fromkeys(SPLITS, 500)
+
+@pytest.mark.realdata
+def test_stir_is_made_of_fifty_digits_of_each_class(real_mnist: Path, cache: Path) -> None:
+    pictures = at_scales._loaded("stir", "mnist", real_mnist, cache)
+    assert all(np.bincount(one.labels).tolist() == [INSTANCES] * 10 for one in pictures.values())
+    seen = [picture.tobytes() for one in pictures.values() for picture in one.images]
+    assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.realdata
+def test_photographs_are_split_without_overlap(real_stl10: Path, cache: Path) -> None:
+    pictures = at_scales._loaded("stl10-rescaled", "stl10", real_stl10, cache)
+    assert len(pictures["train"].labels) == 4 * len(pictures["val"].labels)
+    seen = {picture.tobytes() for split in ("train", "val") for picture in pictures[split].images}  # type: ignore[index]
+    assert len(seen) == len(pictures["train"].labels) + len(pictures["val"].labels)

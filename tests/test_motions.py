@@ -91,6 +91,15 @@ def test_away_from_the_border_a_convolution_commutes_with_lanczos_shifts(device,
     assert error.valid.max() < ROUNDING
 
 
+@given(seed=SEEDS, first=FRACTIONS, whole=SHIFTS, side=st.sampled_from([21, 23]))
+def test_two_fractions_of_a_shift_make_the_whole(seed, first, whole, side):
+    """In the same direction, that is: an odd side has no frequency that a fraction cannot shift."""
+    images, (down, right) = random_images(seed, (1, 1, side, side), 0.0), whole
+    rest = ScaleTranslation(1.0, (down - first[0], right - first[1]))
+    halfway = CIRCULAR.move(images, ScaleTranslation(1.0, first))
+    assert relative(CIRCULAR.move(halfway, rest), sesn.translate(images, down, right, "circular")) < ROUNDING
+
+
 @pytest.mark.parametrize("quarters", [-1, 1, 2, 3])
 @given(seed=SEEDS)
 def test_quarter_turns_are_exact(device, quarters, seed):
@@ -130,6 +139,16 @@ def test_a_rotated_blob_is_the_blob_of_rotated_coordinates(angle, width, aspect)
 def test_one_rotation_after_the_other_is_the_rotation_by_their_sum(first, second):
     blob = gaussian_blob(64, 4.0).roll((5, 3), (-2, -1))
     assert relative(rotate(rotate(blob, first), second), rotate(blob, first + second)) < INTERPOLATED
+
+
+@given(seed=SEEDS, angle=st.floats(20, 70))
+def test_the_corners_that_a_rotation_brings_in_do_not_count(seed, angle):
+    """On bright images, beside which the empty corners are dark."""
+    error = equivariance_error(blur(0.8), random_images(seed, (2, 1, 64, 64)) + 50, Rotation(angle))
+    turn = math.radians(angle)
+    assert error.crop >= 32 * (1 - 1 / (abs(math.sin(turn)) + abs(math.cos(turn)))) + 4
+    assert error.valid.max() < 1e-6
+    assert error.uncropped.max() > 1e-4
 
 
 # --- violators: each far above the floor of its own action
@@ -238,6 +257,7 @@ def test_an_assertion_speaks_of_what_was_done():
     [
         (Rotation(30), (1, 1, 32, 24), {}, r"`images.shape` \(=\(1, 1, 32, 24\)\) must be square to be rotated"),
         (Rotation(30), (1, 1, 32, 32), {"resampler": "fourier"}, r"`resampler` \(='fourier'\) must be lanczos3, bicu"),
+        (Rotation(30), (1, 1, 32, 32), {"action": sesn.rescale}, "`action`.*give a Transform with a function for out"),
         (Transform(lambda x: None), (1, 1, 8, 8), {}, "`images` must return a tensor, got NoneType"),
         (Transform(lambda x: x, lambda y: 1), (1, 1, 8, 8), {}, "`outputs` must return a tensor, got int"),
         (Transform(lambda x: x[..., 1:]), (1, 1, 8, 8), {}, "cannot be compared"),

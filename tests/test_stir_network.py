@@ -39,7 +39,7 @@ def test_images_may_have_any_size(key: str) -> None:
         scores = network(torch.randn(2, 2, side, side + 3))
         assert scores.shape == (2, 7)
         assert scores.isfinite().all()
-    assert "2 -> 7" in repr(network)
+    assert "2 -> 7" in repr(network) or not isinstance(network, STIRNet)
 
 
 @pytest.mark.parametrize(("key", "design"), [(key, "published") for key in KEYS] + DESIGNS)

@@ -14,6 +14,7 @@ from harness.experiment import Draft as Draft
 from harness.experiment import Experiment as Experiment
 from harness.experiment import Request as Request
 from harness.experiment import Skip as Skip
+from harness.experiments.bases import DELTA_BASIS, MNIST_BASIS
 from harness.experiments.delta import DELTA_DEPTH, DELTA_DOWNSCALE, DELTA_INTERSCALE
 from harness.experiments.epoch_time import EPOCH_TIME
 from harness.experiments.generalisation import SCALE_GENERALISATION
@@ -30,8 +31,8 @@ from sesn.errors import UsageError, WrongTypeError
 
 EXAMPLE = "mine.py:MINE, where MINE is a harness.experiments.Experiment"
 _ROWS = (
-    *(PARAMETERS, PROPERTIES, DELTA_DEPTH, DELTA_DOWNSCALE, DELTA_INTERSCALE, DELTA_PROJECTION),
-    *(EPOCH_TIME, MNIST_SCALE, STL10, STL10_REDUCED, MNIST_PROJECTION, SCALE_GENERALISATION),
+    *(PARAMETERS, PROPERTIES, DELTA_DEPTH, DELTA_DOWNSCALE, DELTA_INTERSCALE, DELTA_PROJECTION, DELTA_BASIS),
+    *(EPOCH_TIME, MNIST_SCALE, STL10, STL10_REDUCED, MNIST_PROJECTION, MNIST_BASIS, SCALE_GENERALISATION),
 )
 
 #: Every experiment by its key, the quick ones first.

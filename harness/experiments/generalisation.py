@@ -74,7 +74,7 @@ class Amount(NamedTuple):
 _STIR = Amount(("33-48", "17-32", "49-64", "17-64"), 200, 8000, 8000, 500, 48, seeds=25)
 _LARGE = Amount(("2", "1", "4"), 20, 50_000, 10_000, 10_000, 17, seeds=5, batch=50)
 AMOUNTS: dict[Budget, dict[str, Amount]] = {
-    "smoke": {"stir": Amount(("33-48",), 1, 32, 20, 10, 3, seeds=1, delta_images=2)},
+    "smoke": {"stir": Amount(("33-48",), 1, 16, 10, 10, 3, seeds=1, delta_images=1)},
     "lite": {
         "stir": Amount(("33-48",), 5, 2000, 320, 200, 13, seeds=2),
         "large-scale": Amount(("2",), 4, 1000, 200, 100, 9, seeds=2),

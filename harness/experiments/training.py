@@ -126,6 +126,13 @@ def _mnist_cells(request: Request) -> Iterator[Draft]:
                     # On two cores a network at 56 takes four times as long: the representative ones show the trend.
                     if request.budget == "lite" and resolution == 56 and (not row.representative or seed > 0):
                         yield row.key, settings, seed, f"the lite budget trains {few} at 56, one realisation"
+                    elif request.budget == "smoke" and row.later and augmented:
+                        yield (
+                            row.key,
+                            settings,
+                            seed,
+                            skip or "the smoke budget trains later methods without augmentation only",
+                        )
                     else:
                         yield row.key, settings, seed, skip
 

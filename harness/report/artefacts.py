@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from harness.records import Budget
 from harness.report import (
+    bases,
     causes,
     claims,
     configurations,
@@ -110,6 +111,7 @@ _ROWS = (
     Artefact("figure-2", _DELTAS[1:], delta.frame, draw=delta.draw),
     Artefact("wide-windows", _DELTAS[:2], goals.frame, table=goals.table),
     Artefact("projections", ("delta-projection", "mnist-projection"), projections.frame, table=projections.table),
+    Artefact("bases", ("delta-basis", "mnist-basis"), bases.frame, table=bases.table),
     Artefact("table-1", ("properties",), table_1.frame, table=table_1.table, extra=table_1.rule),
     Artefact("table-1-details", ("properties",), table_1.frame, table=table_1.details_table, extra=table_1.left_out),
     Artefact("error-by-size", _MNIST, training.sizes_frame, draw=training.draw_sizes, budgets=_LONGEST),

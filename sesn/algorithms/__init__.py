@@ -3,6 +3,7 @@
 from sesn.algorithms.axis import Axis as Axis
 from sesn.algorithms.banded import banded_matrix as banded_matrix
 from sesn.algorithms.choose import ALGORITHMS as ALGORITHMS
+from sesn.algorithms.choose import DEVICE_ALGORITHMS as DEVICE_ALGORITHMS
 from sesn.algorithms.choose import Cost as Cost
 from sesn.algorithms.choose import Work as Work
 from sesn.algorithms.choose import convolution_cost as convolution_cost

@@ -31,8 +31,10 @@ from sesn.algorithms.separable import PLANE_PIXELS
 from sesn.algorithms.spectral import Taps, period
 
 Way = Literal["dense", "separable", "spectral"]
-Algorithm = Literal["auto", "dense", "separable", "spectral"]
+Algorithm = Literal["auto", "dense", "separable", "spectral", "fused"]
+#: Those that run on every device, and those that need a GPU.
 ALGORITHMS: tuple[Algorithm, ...] = ("auto", "dense", "separable", "spectral")
+DEVICE_ALGORITHMS: tuple[Algorithm, ...] = ("fused",)
 
 #: Weights of a multiply-add; 10 is about the machine's best rate. They are whole numbers, because torch.compile with
 #: dynamic=True takes every float outside a function for a variable, and compiles again when it finds that it is none.

@@ -1,4 +1,6 @@
-"""Cardinal B-splines on a square lattice of centres, relative to the window (Sosnovik et al. 2021, arXiv:2104.06153).
+"""Cardinal B-splines on a square lattice of centres, relative to the window.
+
+I. Sosnovik, A. Moskalev and A. Smeulders, "How to transform kernels for scale-convolutions", ICCV workshop 2021.
 
 Every scale has the same functions on its box, whose coordinates run from -1 to 1: the lattice has E x E centres c from
 -spread to spread, and the function of a centre is B((x - c_x) m) B((y - c_y) m), m = mult / spread, with B the cardinal

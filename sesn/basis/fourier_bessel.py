@@ -1,4 +1,4 @@
-"""Fourier-Bessel functions, the vibrations of a round drum (Sosnovik et al. 2021, arXiv:2104.06153; Zhu et al. 2022).
+"""Fourier-Bessel functions, the vibrations of a round drum, as Sosnovik et al. (ICCV workshop 2021) use them.
 
 On the disc of `radius` sigmas, with r and theta in units of it, angular order k and R_kq the q-th zero of J_k,
 

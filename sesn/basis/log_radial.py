@@ -1,4 +1,4 @@
-"""Log-radial harmonics: waves in the logarithm of the radius, in a few directions (Ghosh & Gupta 2019, Sosnovik 2021).
+"""Log-radial harmonics: waves in the logarithm of the radius, in a few directions (Ghosh & Gupta 2019).
 
 With r the distance to the centre in sigmas, for an order k and a direction phi_j,
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from sesn._checks import positive, require, whole
-from sesn.basis.steerable import SteerableBasis, Window, boxes_for
+from sesn.basis.steerable import EXACT, SteerableBasis, Window, boxes_for
 from sesn.scales import ScaleGrid
 
 #: The orders of the waves, slowest first.
@@ -56,7 +56,7 @@ class LogRadial:
 
 def _directions(count: int) -> list[float]:
     """From 0 to pi, both of which are the same line."""
-    return torch.linspace(0, math.pi, count, dtype=torch.float64).tolist()
+    return torch.linspace(0, math.pi, count, **EXACT).tolist()
 
 
 def _beam(phi: Tensor, direction: float, width: float) -> Tensor:

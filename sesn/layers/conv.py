@@ -34,7 +34,7 @@ class ScaleLift(FittedConv):
         groups: the channels are split into so many groups, which do not see each other.
         bias: whether to add one number per output channel, shared by all scales and positions.
         algorithm: "auto" picks "dense", "separable" or "spectral" scale by scale, by the cost model of
-            `sesn.algorithms`.
+            `sesn.algorithms`. On a GPU with Triton (extra `gpu`) there is "fused" as well.
         device, dtype: of the parameters, as in torch's layers.
 
     Raises:

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants, WithMeaning
-from sesn._torch import casting, recording
+from sesn._torch import casting, recording, transforming
 from sesn.algorithms import (
     ALGORITHMS,
+    DEVICE_ALGORITHMS,
     Axis,
     Work,
     compose_kernel,
@@ -28,6 +29,15 @@ from sesn.algorithms import (
     spectral_convolution,
 )
 from sesn.algorithms.choose import Algorithm
+from sesn.algorithms.fused import (
+    Geometry,
+    Tables,
+    checked_way,
+    fused_convolution,
+    fused_if_better,
+    make_tables,
+    terms_of,
+)
 from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passes
 from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
@@ -85,10 +95,10 @@ class SteerableConv(WithMeaning, TensorModule):
         for name in ("in_channels", "out_channels"):
             channels, rule = getattr(self, name), f"a multiple of groups (={groups})"
             _checks.require(channels % self.groups == 0, name, channels, rule)
-        self.algorithm = _checks.one_of("algorithm", algorithm, ALGORITHMS)
-        if algorithm == "separable" and not basis.separable:
+        self.algorithm = _checks.one_of("algorithm", algorithm, (*ALGORITHMS, *DEVICE_ALGORITHMS))
+        if algorithm in ("separable", "fused") and not basis.separable:
             raise UsageError(
-                f"`algorithm` (='separable') needs products of one-dimensional functions, which {basis!r} is not; "
+                f"`algorithm` (={algorithm!r}) needs products of one-dimensional functions, which {basis!r} is not; "
                 "use 'dense', 'spectral' or 'auto'"
             )
         _checks.float_dtype(dtype)
@@ -210,6 +220,12 @@ class SteerableConv(WithMeaning, TensorModule):
         key = "passes", scale, rows, columns
         return self._store.get(key, samples, lambda: make_passes(samples, pairs, rows, columns))
 
+    def _tables(self) -> Tables:
+        """The profiles of all scales, as the fused kernels look them up."""
+        samples, pairs = [self._samples(k) for k in range(len(self.grid))], self.basis.pairs
+        assert pairs is not None  # as for the passes
+        return self._store.get("tables", samples[0], lambda: make_tables(samples, pairs))
+
     # The convolution
 
     def _check_field(self, field: Tensor, weight: Tensor) -> None:
@@ -230,19 +246,32 @@ class SteerableConv(WithMeaning, TensorModule):
             field, padding = _mirrored(field, padding, self.padding_mode), (0, 0)
         rows, columns = self._axes(field.shape[-2:], padding)
         ways = [self._algorithm_at(k, field, stop - start, rows, columns) for k, (start, stop) in enumerate(windows)]
-        tasks = [
-            ScaleTask(*windows[k], self._passes(k, rows, columns)) for k, way in enumerate(ways) if way == "separable"
-        ]
-        separable = separable_convolution(field, per_scale(weight), self.bias, tasks) if tasks else None
-        if separable is not None and len(tasks) == len(windows):
-            return separable
-        done = iter(separable.unbind(2) if separable is not None else ())
+        together: dict[str, Tensor] = {
+            way: self._together(way, [k for k, each in enumerate(ways) if each == way], field, weight, rows, columns)
+            for way in ("separable", "fused")
+            if way in ways
+        }
+        if together and len(set(ways)) == 1:
+            return together[ways[0]]
+        done = {way: iter(maps.unbind(2)) for way, maps in together.items()}
         slices = field.unbind(2)
         maps = [
-            next(done) if way == "separable" else self._kernel_scale(way, k, slices[start:stop], weight, rows, columns)
+            next(done[way]) if way in done else self._kernel_scale(way, k, slices[start:stop], weight, rows, columns)
             for k, (way, (start, stop)) in enumerate(zip(ways, windows, strict=True))
         ]
         return torch.stack(maps, dim=2)
+
+    def _together(
+        self, way: str, scales: list[int], field: Tensor, weight: Tensor, rows: Axis, columns: Axis
+    ) -> Tensor:
+        """Several scales at once by the algorithms that take one-dimensional profiles."""
+        windows, weight = self._windows(), per_scale(weight)
+        if way == "separable" or transforming():
+            tasks = [ScaleTask(*windows[k], self._passes(k, rows, columns)) for k in scales]
+            return separable_convolution(field, weight, self.bias, tasks)
+        terms = terms_of([windows[k] for k in scales], scales, self.basis.boxes)
+        geometry = Geometry(rows, columns, self.groups, field.shape[2], len(scales), weight.shape[2], terms)
+        return fused_convolution(field, weight, self.bias, self._tables(), geometry)
 
     def _kernel_scale(
         self, way: str, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis
@@ -260,12 +289,12 @@ class SteerableConv(WithMeaning, TensorModule):
 
     def _algorithm_at(self, scale: int, field: Tensor, seen: int, rows: Axis, columns: Axis) -> str:
         if self.algorithm != "auto":
-            return self.algorithm
+            return checked_way(self.algorithm, field)
         runs = None if self.basis.pairs is None else len(column_runs(self.basis.pairs))
         # Of one group: all have the same work.
         channels = self.in_channels // self.groups * seen, self.out_channels // self.groups
         work = Work.on(field, *channels, rows, columns)
-        return convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper
+        return fused_if_better(convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper, field)
 
     def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
         """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""

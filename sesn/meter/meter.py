@@ -11,10 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sesn._checks import one_of, whole
+from sesn._checks import one_of, require, whole
 from sesn.algorithms.resample import Canvas, Ends, Resampler, resampled_size, resampler_ends
 from sesn.errors import UsageError
 from sesn.meter import reading
+from sesn.meter.action import ScaleTranslation
 from sesn.meter.compare import (
     Action,
     Branches,
@@ -351,6 +352,9 @@ class Meter:
         """The branches with the output of the original one moved as its kind says."""
         element, output = element_of(factor), original.output
         if self.action is not None:
+            scaled = isinstance(element, ScaleTranslation)
+            rule = "left out here: it says how outputs move under scalings"
+            require(scaled, "action", self.action, rule, "give a Transform with a function for outputs")
             kind, grid = "action" if self.kind == "auto" else str(self.kind), None
             moved = acted(self.action, output, element.scale)
         else:

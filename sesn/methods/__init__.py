@@ -19,8 +19,10 @@ from sesn._source import names_file
 from sesn.errors import UsageError
 from sesn.methods import outside
 from sesn.methods.cnn import CNN, WRN
+from sesn.methods.disco import DISCO
 from sesn.methods.dss import DSS_SCALAR, DSS_VECTOR
 from sesn.methods.fourier_layers import FOURIER_LAYERS
+from sesn.methods.gauss_der import GAUSS_DER
 from sesn.methods.harmonic import HARM_WRN
 from sesn.methods.method import Method as Method
 from sesn.methods.method import Source as Source
@@ -35,18 +37,18 @@ from sesn.methods.ss_cnn import SS_CNN
 from sesn.methods.steerable import SESN_A, SESN_B, SESN_C, SESN_SCALAR, SESN_VECTOR
 from sesn.networks import Recipe
 
-#: The colours stay apart for readers with any colour vision (a test simulates it), within each of the two networks.
+#: The colours stay apart for readers with any colour vision (a test simulates it), within each of the networks.
 _ROWS = (
     *(CNN, WRN, SICNN_SCALAR, SICNN_VECTOR, SI_CONVNET, SEVF_SCALAR, SEVF_VECTOR, DSS_SCALAR, DSS_VECTOR, SS_CNN),
     *(SESN_SCALAR, SESN_VECTOR, SESN_A, SESN_B, SESN_C, HARM_WRN),
     # Those that appeared after the paper.
-    *(FOV_AVG, FOV_MAX, RIESZ, FOURIER_LAYERS),
+    *(FOV_AVG, FOV_MAX, RIESZ, FOURIER_LAYERS, DISCO, GAUSS_DER),
 )
 
 #: Every method by its key, in the order of the paper's tables; those that appeared later stand at the end.
 METHODS: dict[str, Method] = {row.key: row for row in _ROWS}
 #: The colours of methods that have none of their own: apart from those of the table and from each other.
-SPARE_COLOURS = ("#000064", "#FF1098", "#D808F0", "#B01860", "#B0A0FF", "#A0F810", "#E8F0B8", "#D0F0F8")
+SPARE_COLOURS = ("#101080", "#B0A0FF", "#B02068", "#E808FF", "#D8FFB0", "#FF0898", "#8808C0", "#B8E8FF")
 #: Where the methods from outside came from, by key; FILE.py:NAME in full for those of files.
 HOMES: dict[str, str] = {}
 #: The variable by which a process tells those that it starts which files its methods came from.

@@ -36,8 +36,8 @@ def discrete_gaussian(t: float, radius: int) -> Tensor:
     I_n is a modified Bessel function: exp(-t) I_n(t) is the n-th Fourier coefficient of exp(t (cos u - 1)).
     """
     points = 8 * radius + 64  # beyond this the coefficients vanish, so that the sum is the integral
-    u = torch.arange(points, dtype=torch.float64) * (2 * math.pi / points)
-    n = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    u = torch.arange(points, dtype=torch.float64, device="cpu") * (2 * math.pi / points)
+    n = torch.arange(-radius, radius + 1, dtype=torch.float64, device="cpu")
     taps = (n[:, None] * u).cos() @ (t * (u.cos() - 1)).exp()
     return taps / taps.sum()
 

@@ -237,5 +237,8 @@ FOURIER_LAYERS = Method(
     ends="circular",
     later=True,
     representative=False,
-    absences={"stl10": "in a wide ResNet every map would be rectified at up to 45 sizes, which no budget here can pay"},
+    absences={
+        "stl10": "in a wide ResNet every map would be rectified at up to 45 sizes, which no budget here can pay",
+        "stir": "its kernels span a share of the image, so that a smaller object on the same frame is new to them",
+    },
 )

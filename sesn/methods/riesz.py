@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.layers.pool import GlobalPool
 from sesn.methods._layer import EVERYWHERE, BaselineLayer, transform_work
 from sesn.methods.method import CHANNELS, COLOURS, Method, Source
-from sesn.networks import Recipe, Regime, Skeleton, mnist
+from sesn.networks import Recipe, Regime, Skeleton, mnist, stir
 
 #: The transforms R1, R2, R1 R1, R1 R2 and R2 R2 of every channel.
 TRANSFORMS = 5
@@ -97,6 +98,27 @@ class RieszConv(BaselineLayer):
         return super().multiply_adds(shape) + maps * transform_work(shape)
 
 
+def layers_of(widths: Sequence[int]) -> nn.Sequential:
+    """Layers from width to width, each of Riesz transforms, batch norm and ReLU."""
+    return nn.Sequential(*(nn.Sequential(RieszConv(i, o), nn.BatchNorm2d(o), nn.ReLU()) for i, o in pairwise(widths)))
+
+
+def stir_network(
+    recipe: Recipe = "paper",
+    design: str = stir.PUBLISHED,
+    channels: Sequence[int] | None = None,
+    num_classes: int = stir.CLASSES,
+    in_channels: int = 1,
+) -> nn.Module:
+    """The authors' layers for images of any size; the maximum over positions finds what is not in the middle."""
+    _checks.looked_up("design", design, {stir.PUBLISHED: WIDTHS})
+    widths = [_checks.whole(f"channels[{i}]", width, 1) for i, width in enumerate(channels or WIDTHS)]
+    classifier = nn.Linear(widths[-1], _checks.whole("num_classes", num_classes, 1))
+    return nn.Sequential(
+        *layers_of([_checks.whole("in_channels", in_channels, 1), *widths]), GlobalPool("max"), classifier
+    )
+
+
 class RieszNet(nn.Module):
     """Layers of Riesz transforms, batch norm and ReLU; the scores are those of the central pixel. No pooling.
 
@@ -114,9 +136,7 @@ class RieszNet(nn.Module):
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         widths = [self.in_channels, *(_checks.whole(f"channels[{i}]", width, 1) for i, width in enumerate(channels))]
         self.regime, self.upsample = regime, mnist.upsampling(regime)
-        self.layers = nn.Sequential(
-            *(nn.Sequential(RieszConv(i, o), nn.BatchNorm2d(o), nn.ReLU()) for i, o in pairwise(widths))
-        )
+        self.layers = layers_of(widths)
         self.classifier = nn.Conv2d(widths[-1], _checks.whole("num_classes", num_classes, 1), 1)
 
     def extra_repr(self) -> str:
@@ -171,7 +191,7 @@ RIESZ = Method(
     "Riesz",
     Source("Barisin et al. 2024, Journal of Mathematical Imaging and Vision", "Scale-Free Operators"),
     "#F8C078",
-    {"mnist": RieszSkeleton()},
+    {"mnist": RieszSkeleton(), "stir": stir_network},
     at_step,
     ends="circular",
     later=True,

@@ -22,7 +22,7 @@ from sesn.layers.store import Store
 from sesn.methods._layer import KernelLayer, correlate, positive, resize
 from sesn.methods.cnn import mnist_parts, wrn_parts
 from sesn.methods.method import CHANNELS, COLOURS, HIDDEN_SCALES, HIDDEN_STEP, MNIST_SIDE, WIDE_SIDE, Method, Source
-from sesn.networks import Recipe, Skeleton, mnist, wrn
+from sesn.networks import Recipe, Skeleton, mnist, stir, wrn
 
 Pooling = Literal["mean", "max"]
 #: Pixels to each side that the resampler reads, of the coarser of the two grids.
@@ -161,6 +161,8 @@ class ScaleChannelSkeleton(Skeleton):
 MNIST_SCALES = tuple(2 ** (k / 2) for k in (-3, -2, -1, 0))
 #: Objects on photographs may be larger or smaller than usual.
 STL10_SCALES = tuple(2 ** (k / 2) for k in (-1, 0, 1))
+#: The pyramid of STIR, which shrinks the image by octaves.
+STIR_SCALES = (1.0, 2.0, 4.0, 8.0)
 
 
 def at_step(step: float) -> nn.Module:
@@ -183,6 +185,7 @@ def _method(key: str, label: str, colour: str, pooling: Pooling) -> Method:
         {
             "mnist": ScaleChannelSkeleton(plain, MNIST_SIDE, MNIST_SCALES, pooling),
             "stl10": ScaleChannelSkeleton(wide, WIDE_SIDE, STL10_SCALES, pooling),
+            "stir": ScaleChannelSkeleton(stir.STIRSkeleton(mnist_parts), MNIST_SIDE, STIR_SCALES, pooling),
         },
         at_step,
         between,

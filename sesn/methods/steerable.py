@@ -29,7 +29,7 @@ from sesn.methods.method import (
     projected,
 )
 from sesn.networks import mnist, stir, wrn
-from sesn.networks.skeleton import FIELD, MAP, Regime
+from sesn.networks.skeleton import FIELD, MAP, Carrier, Regime
 from sesn.networks.wrn import BlockPlace
 from sesn.scales import ScaleGrid
 
@@ -81,8 +81,14 @@ def mnist_scalar(regime: Regime) -> mnist.StageParts:
 
 
 def mnist_vector(regime: Regime) -> mnist.StageParts:
+    """Fields throughout, with the basis of the regime."""
+    return vector_parts(kernels("vector", regime).basis())
+
+
+def vector_parts(
+    basis: SteerableBasis, carriers: tuple[Carrier, Carrier, Carrier] = (FIELD, FIELD, MAP)
+) -> mnist.StageParts:
     """Fields throughout, projected in the last stage, before its ReLU."""
-    basis = kernels("vector", regime).basis()
 
     def layer(stage: int, in_channels: int, out_channels: int) -> nn.Module:
         if stage == 0:
@@ -90,7 +96,7 @@ def mnist_vector(regime: Regime) -> mnist.StageParts:
         conv = ScaleConv(in_channels, out_channels, basis)
         return conv if stage == 1 else nn.Sequential(conv, ScaleProjection())
 
-    return mnist.StageParts(layer, (FIELD, FIELD, MAP))
+    return mnist.StageParts(layer, carriers)
 
 
 # STIR

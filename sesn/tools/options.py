@@ -18,14 +18,16 @@ With = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="NAME=VALUE", help="An argument of that function; repeat for more."),
 ]
-Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights to load: safetensors, or by torch.save.")]
+Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights to load, from safetensors or torch.save.")]
 OutputName = Annotated[
-    str | None, typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; dots for nested ones.")
+    str | None, typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; dots lead to nested ones.")
 ]
-Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="The grid that the output's tokens [b, n, c] lie on.")]
+Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="Rows and columns that the output's tokens lie on.")]
 #: The same for several networks.
-EACH = "For all networks; 2:VALUE for the second alone. Repeat for more."
-EachWith = Annotated[list[str] | None, typer.Option("--with", metavar="[N:]NAME=VALUE", help=f"An argument. {EACH}")]
+EACH = "A plain value is for all networks, and 2:VALUE is for the second alone. Repeat for more."
+EachWith = Annotated[
+    list[str] | None, typer.Option("--with", metavar="[N:]NAME=VALUE", help=f"An argument of the function. {EACH}")
+]
 EachWeights = Annotated[
     list[str] | None, typer.Option("--weights", metavar="[N:]FILE", help=f"Weights to load. {EACH}")
 ]
@@ -33,64 +35,77 @@ EachOutput = Annotated[
     list[str] | None, typer.Option("--output", metavar="[N:]KEY|INDEX", help=f"Which output to measure. {EACH}")
 ]
 EachTokens = Annotated[
-    list[str] | None, typer.Option("--tokens", metavar="[N:]HxW", help=f"The grid of tokens. {EACH}")
+    list[str] | None, typer.Option("--tokens", metavar="[N:]HxW", help=f"Rows and columns of tokens. {EACH}")
 ]
 InputShape = Annotated[
     str | None,
-    typer.Option("--input", metavar="CxHxW", help="Channels, height and width. By default 3x96x96, or what fits."),
+    typer.Option("--input", metavar="CxHxW", help="Size of the images. By default 3x96x96, or the nearest that fits."),
 ]
 OneDownscale = Annotated[
     str | None,
-    typer.Option(metavar="D", help="1/s: 2 halves the image. By default 1.41 or near."),
+    typer.Option(
+        metavar="D",
+        help="How many times smaller to make images; 2 halves them. By default 1.41, or the nearest that fits.",
+    ),
 ]
 Motion = Annotated[
     str | None,
     typer.Option(
         "--action",
         metavar="scale|translate|rotate",
-        help="What is done to images; by how much, --downscale, --translate or --rotate say.",
+        help="What to do to images; --downscale, --translate or --rotate says by how much.",
     ),
 ]
 Translate = Annotated[
     str | None,
     typer.Option(
         metavar="N,N,...|stride",
-        help="Shift images by N pixels instead of rescaling them: 1 shows aliasing, the network's stride does not.",
+        help="Shift images by N pixels instead of rescaling them. 1 shows aliasing, and the network's stride does not.",
     ),
 ]
 Rotate = Annotated[
     str | None,
-    typer.Option(metavar="A,A,...", help="Rotate images by A degrees instead; multiples of 90 need no interpolation."),
+    typer.Option(metavar="A,A,...", help="Rotate images by A degrees instead. Multiples of 90 need no interpolation."),
 ]
 ImageSet = Annotated[
     str,
     typer.Option(
-        metavar="SET|DIR", help="1/f, 1/f2, white, embedded photographs, stl10 (harness), or a directory of pictures."
+        metavar="SET|DIR",
+        help="Images: 1/f, 1/f2, white, embedded (photographs), stl10 (with the harness), or a directory.",
     ),
 ]
 #: What a network is judged on, unless others are asked for: photographs are a lenient test.
 USUAL_IMAGES = "1/f"
 Mean = Annotated[
     str | None,
-    typer.Option("--mean", metavar="M,M,...", help="Mean that the network expects taken off pictures in 0..1."),
+    typer.Option(
+        "--mean", metavar="M,M,...", help="Mean to subtract from pictures in 0..1, for networks that expect it."
+    ),
 ]
-Std = Annotated[str | None, typer.Option("--std", metavar="D,D,...", help="Deviation that it expects them divided by.")]
-Count = Annotated[int, typer.Option(min=1, help="Images to measure on.")]
-DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets, if not $SESN_DATA.")]
-ResamplerName = Annotated[str, typer.Option(help="lanczos3, fourier (circular padding), bicubic, legacy.")]
+Std = Annotated[str | None, typer.Option("--std", metavar="D,D,...", help="Deviation to divide them by.")]
+Count = Annotated[int, typer.Option(min=1, help="How many images to measure on.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets. By default $SESN_DATA.")]
+ResamplerName = Annotated[
+    str, typer.Option(help="How to rescale: lanczos3, fourier (for circular padding), bicubic or legacy.")
+]
 EndsName = Annotated[
-    str, typer.Option(help="What lies past the border: auto, zeros, inside, circular, reflection, mean.")
+    str, typer.Option(help="What lies past the border: auto, zeros, inside, circular, reflection or mean.")
 ]
 CanvasName = Annotated[
-    str, typer.Option(help="follow, or keep: rescale the picture on its canvas, as is chosen for networks of one size.")
+    str,
+    typer.Option(
+        help="Rescale the image (follow), or the picture on a canvas that stays (keep). Networks of one size get keep."
+    ),
 ]
-Tolerance = Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above it.")]
+Tolerance = Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above this.")]
 JsonPath = Annotated[
     Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")
 ]
-PicturePath = Annotated[Path | None, typer.Option(help="Draw the result: PNG and SVG of this name.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that sesn did not write, too.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Of the weights and the choice of images.")]
+PicturePath = Annotated[Path | None, typer.Option(help="Draw the result as PNG and SVG files of this name.")]
+Force = Annotated[bool, typer.Option("--force", help="Also replace files that sesn did not write.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Seed of the weights and the choice of images.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors only.")]
 #: In place of a file, the standard output.
 STDOUT = Path("-")

@@ -35,9 +35,9 @@ def causes(
     seed: options.Seed = 0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Split the observed Δ of a network into its causes by switching each off in turn; draw it as a waterfall.
+    """Split the observed Δ of a network into its causes by switching each off in turn, and draw it as a waterfall.
 
-    Where no layer works at several scales there is nothing to switch off: Δ and the reason are said at once.
+    If no layer works at several scales, there is nothing to switch off. Then Δ and the reason are printed at once.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter

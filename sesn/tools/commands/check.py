@@ -20,32 +20,37 @@ def check(
     tokens: options.Tokens = None,
     input_: options.InputShape = None,
     downscale: Annotated[
-        str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves, 0.5 doubles. By default 1.41,2 or near.")
+        str | None,
+        typer.Option(
+            metavar="D,D,...",
+            help="How many times smaller to make images; 2 halves them, 0.5 doubles. By default 1.41,2 or near.",
+        ),
     ] = None,
     motion: options.Motion = None,
     translate: options.Translate = None,
     rotate: options.Rotate = None,
     images: options.ImageSet = options.USUAL_IMAGES,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Images; by default 16, of costly networks 8 or 4, or all if fewer.")
+        int | None,
+        typer.Option(min=1, help="How many images. By default 16, for costly networks 8 or 4, or all if fewer."),
     ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
     std: options.Std = None,
     resampler: options.ResamplerName = "lanczos3",
-    kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale, invariant.")] = "auto",
+    kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale or invariant.")] = "auto",
     crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
     ends: options.EndsName = "auto",
     canvas: options.CanvasName = "follow",
     grid: Annotated[
-        str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if not the module's.")
+        str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if they are not the module's.")
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=1, help="Most weight draws; they stop when the interval is narrow enough.")
+        int, typer.Option(min=1, help="Most weight draws to make. Drawing stops when the interval is narrow enough.")
     ] = 1,
     tolerance: options.Tolerance = None,
     absolute: Annotated[
-        bool, typer.Option("--absolute", help="Judge Δ itself, not relative to what unrelated images give.")
+        bool, typer.Option("--absolute", help="Judge Δ itself, and not relative to what unrelated images give.")
     ] = False,
     json: options.JsonPath = None,
     picture: options.PicturePath = None,
@@ -53,12 +58,13 @@ def check(
     seed: options.Seed = 0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure the equivariance error Δ of any torch module; 1 above the tolerance, 2 on bad usage, 70 after a bug.
+    """Measure the equivariance error Δ of any torch module, and say what causes it.
 
-    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖², s = 1/downscale; L_s may also be a shift or a rotation (--action).
+    Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖² with s = 1/downscale. L_s may also be a shift or a rotation (--action).
     The module is put into eval mode.
 
-    The verdict is on Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
+    The verdict is on Δ relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
+    The exit status is 1 above the tolerance, 2 on bad usage and 70 after a bug.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter

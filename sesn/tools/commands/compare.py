@@ -25,11 +25,11 @@ def compare(
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE.py:NAME|package.module:NAME ...", help="Torch modules, or functions that return one."
+            metavar="FILE.py:NAME|package.module:NAME ...", help="Torch modules, or functions that return them."
         ),
     ],
     names: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="What to call them; by default the targets, shortened.")
+        str | None, typer.Option(metavar="A,B,...", help="What to call them. By default the targets, shortened.")
     ] = None,
     with_: options.EachWith = None,
     weights: options.EachWeights = None,
@@ -37,11 +37,16 @@ def compare(
     tokens: options.EachTokens = None,
     input_: options.InputShape = None,
     downscale: Annotated[
-        str | None, typer.Option(metavar="D,D,...", help="1/s: 2 halves. By default 1.41,2,2.83,4 or near.")
+        str | None,
+        typer.Option(
+            metavar="D,D,...",
+            help="How many times smaller to make images; 2 halves them. By default 1.41,2,2.83,4 or near.",
+        ),
     ] = None,
     images: options.ImageSet = options.USUAL_IMAGES,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Images; by default 16, of costly networks 8 or 4, or all if fewer.")
+        int | None,
+        typer.Option(min=1, help="How many images. By default 16, for costly networks 8 or 4, or all if fewer."),
     ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
@@ -56,9 +61,10 @@ def compare(
     seed: options.Seed = 0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure the relative Δ of several networks at several downscales, on the same images; draw it as curves.
+    """Measure the relative Δ of several networks at several downscales, on the same images, and draw it as curves.
 
-    1 above the tolerance; 2 on bad usage, also if one of them cannot be measured: the others are, all the same.
+    The exit status is 1 above the tolerance and 2 on bad usage. It is also 2 if one of the networks cannot be measured,
+    but the others are measured all the same.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter

@@ -34,10 +34,12 @@ def profile(
     ends: options.EndsName = "auto",
     canvas: options.CanvasName = "follow",
     depth: Annotated[
-        int | None, typer.Option(metavar="N", help="Show submodules nested at most N deep. By default what fits.")
+        int | None, typer.Option(metavar="N", help="Show submodules nested at most N deep. By default as deep as fits.")
     ] = None,
-    sort: Annotated[str, typer.Option(help="order of the calls, or largest first: added, delta.")] = "order",
-    all_: Annotated[bool, typer.Option("--all", help="Show also what adds nothing, each in a line.")] = False,
+    sort: Annotated[
+        str, typer.Option(help="Sort by order (of the calls), or by added or delta, the largest first.")
+    ] = "order",
+    all_: Annotated[bool, typer.Option("--all", help="Also show what adds nothing, one line for each.")] = False,
     json: options.JsonPath = None,
     picture: options.PicturePath = None,
     force: options.Force = False,
@@ -46,7 +48,7 @@ def profile(
 ) -> None:
     """Measure Δ after every submodule of a network, to see which layer breaks its equivariance.
 
-    The first number is Δ relative to what unrelated images give: 0 is equivariant, 1 no better than chance.
+    The first number is Δ relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter

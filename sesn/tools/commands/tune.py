@@ -17,11 +17,11 @@ SIDE = 96
 def tune(
     context: typer.Context,
     scales: Annotated[int, typer.Option(help="Number of scales, at least 2.")] = 3,
-    range_: Annotated[float, typer.Option("--range", help="The largest sigma over the smallest.")] = 2.0,
+    range_: Annotated[float, typer.Option("--range", help="The largest sigma divided by the smallest.")] = 2.0,
     macs: Annotated[
         float | None,
         typer.Option(
-            help="Most multiply-adds on the separable path; by default those of the published STL-10 kernels."
+            help="Most multiply-adds of the separable algorithm. By default those of the published STL-10 kernels."
         ),
     ] = None,
     side: Annotated[int, typer.Option(help="Side of the maps that the cost is for.")] = 48,
@@ -35,7 +35,7 @@ def tune(
     seed: options.Seed = 0,
     quiet: options.Quiet = False,
 ) -> None:
-    """Propose the kernels with the smallest Δ of one layer for a number of multiply-adds."""
+    """Propose the kernels with the smallest Δ of one layer for a given number of multiply-adds."""
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn._checks import require
         from sesn.tools import tune as tuning
