@@ -266,7 +266,7 @@ def _projections(budget: Any, noise: Any) -> Iterator[Result]:
 
 
 def _bases(budget: Any, noise: Any) -> Iterator[Result]:
-    for basis, level in (("hermite", 2e-2), ("fourier-bessel", 1e-2), ("disco", 5e-3)):
+    for basis, level in (("hermite", 2e-2), ("fourier-bessel", 1e-2), ("fitted", 5e-3)):
         for augmented in (False, True):
             settings = {"images": "stl10", "image_count": 4, "basis": basis, "augmented": augmented}
             found = [
@@ -282,7 +282,7 @@ def _bases(budget: Any, noise: Any) -> Iterator[Result]:
         "recipe": "released",
         "epochs": 3,
         "resolution": 56,
-        "basis": "disco",
+        "basis": "fitted",
         "augmented": True,
     }
     yield from rows(Cell("mnist-basis", 1, budget, "sesn-vector", settings), [Measurement("test_error", (2.2,))])

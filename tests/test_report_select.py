@@ -138,7 +138,7 @@ def test_settings_that_are_laid_out_stand_together() -> None:
 def test_settings_that_the_place_decides_stand_together() -> None:
     """Each window has its own kernels: no mixture."""
     found = select(synthetic.frame(synthetic.results()), published(), EXPERIMENTS["delta-depth"])
-    assert set(found.rows["window"]) == {"published", "wide"}
+    assert set(found.rows["window"]) == {"published", "wide", "periodic"}
     assert found.left_out == ()
 
 

@@ -76,14 +76,14 @@ BASES: dict[str, Callable[[bool], SteerableBasis]] = {
     "log-radial": _log_radial,
     "bspline": _bspline,
     "fourier-bessel": _fourier_bessel,
-    "disco": disco.mnist_basis,
+    "fitted": disco.mnist_basis,
 }
 
 
 def network_of(basis: str, regime: Regime) -> nn.Module:
     """The network with one of the bases."""
     made = looked_up("basis", basis, BASES)(regime.augmented)
-    parts = disco.mnist_parts(regime) if made.name == "disco" else vector_parts(made)
+    parts = disco.mnist_parts(regime) if basis == "fitted" else vector_parts(made)
     return mnist.MNISTSkeleton(lambda _regime: parts)(regime.recipe, regime.resolution, regime.augmented)
 
 

@@ -17,7 +17,7 @@ FAMILIES = {
     "bspline": ("B-spline", True),
     "fourier-bessel": ("Fourier-Bessel", False),
     "log-radial": ("log-radial harmonics", False),
-    "disco": ("DISCO (fitted)", False),
+    "fitted": ("DISCO (fitted)", False),
 }
 OUTPUTS = ("layer", "two layers")
 COLUMNS = ["basis", "augmented", "of", "downscale", "delta", "multiply_adds", "test_error"]

@@ -82,6 +82,7 @@ class GaussDerNet(nn.Module):
 
     def __init__(self, regime: Regime, widths: Sequence[int], num_classes: int, in_channels: int) -> None:
         super().__init__()
+        self.regime = regime
         self.num_classes = _checks.whole("num_classes", num_classes, 1)
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.upsample = mnist.upsampling(regime)
@@ -96,6 +97,10 @@ class GaussDerNet(nn.Module):
         last, half = layer_basis(len(widths), regime.resolution), regime.resolution // 2
         self.classifier = ScaleConv(before, self.num_classes, last, stride=half)
         self.projection = ScaleProjection()
+
+    def extra_repr(self) -> str:
+        """`in -> out` and the regime."""
+        return mnist.shown(self.in_channels, self.num_classes, self.regime)
 
     def forward(self, image: Tensor) -> Tensor:
         """Scores of the classes."""
