@@ -129,19 +129,21 @@ def _series(panel: Panel, rows: Any) -> Any:
 
 @styled
 def draw_depth(points: Any) -> Drawing:
-    """Every line named at its end, with what the paper states; networks on periodic maps beside the others."""
+    """Every line named at its end, with what the paper states; networks on periodic maps below the others."""
     hovers: list[Hover] = []
     # Where no scale is valid, there are only curves over all of them.
     curves = next(part for name in PANELS[0].styles if len(part := where(points, series=name)))
     facts, periodic = where(points, series=STATED), curves["window"].eq(PERIODIC)
     parts = {PADDED_TITLE: (curves[~periodic], facts), PERIODIC_TITLE: (curves[periodic], facts[:0])}
     shown = {title: part for title, part in parts.items() if len(part[0])}
-    figure = Figure(figsize=(FULL if len(shown) > 1 else HALF, 3.4), layout="constrained")
-    (grid,) = figure.subplots(1, len(shown), squeeze=False)
+    # One below the other: the figure stands beside the scorecard on the page's first screen.
+    figure = Figure(figsize=(HALF, 1.0 + 2.4 * len(shown)), layout="constrained")
+    grid = figure.subplots(len(shown), 1, squeeze=False, sharex=True)[:, 0]
     for axes, (title, part) in zip(grid, shown.items(), strict=True):
         _draw_depths(axes, *part, hovers)
         axes.set_title(title if len(shown) > 1 else "", fontsize=8)
-    grid[0].set_ylabel("equivariance error Δ")
+        axes.set_ylabel("equivariance error Δ")
+        axes.label_outer()
     return Drawing(figure, tuple(hovers))
 
 
