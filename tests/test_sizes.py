@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from sesn import Meter
+from sesn import Meter, ScaleGrid, ScaleLift, basis_a
 from sesn.tools.app import app
 from sesn.tools.sizes import fitting_sizes
 
@@ -162,3 +162,15 @@ def test_gradients_are_asked_once_for_all_factors_and_of_two_images() -> None:
     errors = [*Meter(canvas="keep").sweep(network, torch.randn(4, 3, 96, 96), [0.7, 0.5], context=False)]
     assert all(error.measured for error in errors)
     assert [few for few, asked in network.given if asked] == [2]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "chosen"), [(2.0, [2.0]), (2**0.5, [1.41, 2.0]), (1.7, [1.7]), (2 ** (1 / 3), [2 ** (1 / 3), 2.0])]
+)
+def test_a_field_is_measured_at_steps_of_its_grid(ratio: float, chosen: list[float]) -> None:
+    """Between two steps no scale has a partner, and even an exact field would fail."""
+    lift = ScaleLift(1, 1, basis_a(ScaleGrid.geometric(1.5, ratio, 4), "wide", 2))
+    found = fitting_sizes(lift, None, None, (1.41, 2.0), Meter())
+    assert found.downscales == pytest.approx(chosen)
+    assert found.stepped == (chosen != [1.41, 2.0])
+    assert fitting_sizes(lift, None, [1.41], (), Meter()).downscales == [1.41]

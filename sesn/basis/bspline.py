@@ -44,11 +44,15 @@ def cardinal_bspline(x: np.ndarray, degree: int) -> np.ndarray:
     By the recursion of Cox and de Boor, from the boxes up; its sums are of positive terms, so nothing cancels.
     """
     # B_d(x) = ((d + 1)/2 + x) B_(d-1)(x + 1/2) / d + ((d + 1)/2 - x) B_(d-1)(x - 1/2) / d
-    if degree == 0:
-        return ((x >= -0.5) & (x < 0.5)).astype(np.float64)
-    half = (degree + 1) / 2
-    left, right = (cardinal_bspline(x + shift, degree - 1) for shift in (0.5, -0.5))
-    found: np.ndarray = ((half + x) * left + (half - x) * right) / degree
+    shifts = np.arange(-degree, degree + 1, 2) / 2
+    spline = [((x + shift >= -0.5) & (x + shift < 0.5)).astype(np.float64) for shift in shifts]
+    for d in range(1, degree + 1):
+        shifts = (shifts[:-1] + shifts[1:]) / 2
+        spline = [
+            (((d + 1) / 2 + x + shift) * right + ((d + 1) / 2 - x - shift) * left) / d
+            for shift, left, right in zip(shifts, spline[:-1], spline[1:], strict=True)
+        ]
+    found: np.ndarray = spline[0]
     return found
 
 

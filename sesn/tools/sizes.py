@@ -16,6 +16,7 @@ from sesn import Meter
 from sesn.errors import UsageError
 from sesn.meter.compare import Branches
 from sesn.meter.reading import FEWEST_PIXELS, Reading, RejectedError, call
+from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, random_images
 
 Shape = tuple[int, int, int]
@@ -37,6 +38,7 @@ class Sizes(NamedTuple):
     downscales: list[float]
     stride: int = 1
     fixed: bool = False  # the network takes images of this shape and not when they are rescaled
+    stepped: bool = False  # the downscales were moved to steps of the output's grid
 
     @property
     def written(self) -> dict[str, str]:
@@ -58,15 +60,18 @@ def fitting_sizes(
     taken, stride = next(((one, found) for one in shapes if (found := trials.stride(one))), (shapes[0], 0))
     if not stride:
         return Sizes(shapes[0], [*downscales])
+    if asked is None:
+        downscales = _on_grid(usual, trials.grids[taken])
+    stepped = [*downscales] != [*usual] and asked is None
     if meter.canvas == "keep":
-        return Sizes(taken, [*downscales], stride)
+        return Sizes(taken, [*downscales], stride, stepped=stepped)
     side = 2 * stride * math.ceil(max(min((shape or taken)[1:]) / (2 * stride), 2))
     square = taken[0], side, side
     # Images of another size are a choice where none was asked for, and a way out where that does not fit.
     for one in dict.fromkeys((square, taken) if shape is None else (taken, square)):
         kept = [trials.nearest(one, each, stride, asked is not None) for each in downscales]
         if None not in kept:
-            return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride)
+            return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride, stepped=stepped)
     # The module itself raises an error on a rescaled image; the meter may refuse for other reasons.
     fixed = isinstance(trials.tried(taken, 1 / downscales[0]), RejectedError)
     return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
@@ -87,6 +92,18 @@ def fitting_count(module: nn.Module, shape: Shape) -> tuple[int, float]:
     return count, operations / 1e9
 
 
+def _on_grid(downscales: Sequence[float], grid: ScaleGrid | None) -> list[float]:
+    """Each downscale, or the step of a field's grid nearest to it where it lies between two: there no scale matches."""
+    if grid is None or len(grid) < 2:
+        return [*downscales]
+    steps = [sigma / grid.smallest for sigma in grid][1:]
+    near = [
+        one if grid.match(1 / one).on_grid else min(steps, key=lambda step: abs(math.log(step / one)))
+        for one in downscales
+    ]
+    return list(dict.fromkeys(near))
+
+
 @dataclass(frozen=True)
 class _Trials:
     """A module tried on one image of several shapes, each of which it sees once as it is."""
@@ -94,6 +111,7 @@ class _Trials:
     module: nn.Module
     meter: Meter
     originals: dict[Shape, Reading] = field(default_factory=dict)
+    grids: dict[Shape, ScaleGrid | None] = field(default_factory=dict)
 
     def stride(self, shape: Shape) -> int:
         """The stride of the coarsest map on the way to the output; 0 if the module does not take such images."""
@@ -124,5 +142,5 @@ class _Trials:
             found = self.meter.branches(self.module, random_images(0, (1, *shape)), factor, self.originals.get(shape))
         except UsageError as refusal:
             return refusal
-        self.originals[shape] = found.original
+        self.originals[shape], self.grids[shape] = found.original, found.grid
         return found
