@@ -150,5 +150,19 @@ def test_bad_input_is_refused(call, words):
         call()
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: consistency(classifier(0), IMAGES, 0.5), "`factors` .*list of factors"),
+        (lambda: asymmetry_loss(classifier(0), IMAGES, None, None), "`factors` .*list of factors"),
+        (lambda: asymmetry_loss(classifier(0), IMAGES, [0] * 6, [0.5]), "`labels` .*tensor of classes"),
+        (lambda: consistency(classifier(0), IMAGES, [0.5], meter=3), "`meter` .*sesn.Meter"),
+    ],
+)
+def test_wrong_types_are_refused(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
 def test_no_loss_has_no_part():
     assert AsymmetryLoss(0.0, 0.0).percent == 0

@@ -94,7 +94,13 @@ def lie_error(
         True
     """
     require(positive(step) and step <= 0.1, "step", step, "a number above 0 and at most 0.1", "for example 0.001")
-    require(0 <= fade <= 0.5, "fade", fade, "a part of the side from 0 to 0.5", "for example 0.25")
+    require(
+        fade == 0 or (positive(fade) and fade <= 0.5),
+        "fade",
+        fade,
+        "a part of the side from 0 to 0.5",
+        "for example 0.25",
+    )
     meter = Meter(resampler, ends, crop, kind, canvas="keep")
     check_asked(module, images, 1.0)
     with torch.no_grad():

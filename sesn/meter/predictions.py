@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sesn._checks import require
-from sesn.errors import UsageError
+from sesn._checks import complaint, require
+from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import GroupElement, ScaleTranslation
 from sesn.meter.compare import Branches
 from sesn.meter.elements import Element, Rotation
@@ -167,6 +167,8 @@ def asymmetry_loss(
 
 
 def _labels(labels: Tensor, scores: Tensor, crop: int) -> Tensor:
+    if not isinstance(labels, Tensor):
+        raise WrongTypeError(complaint("labels", labels, "a tensor of classes", "for example torch.tensor([0, 1])"))
     kept = _cropped(labels, crop) if labels.dim() == 3 else labels
     shape = (scores.shape[0], *scores.shape[2:])
     rule = f"one class for each score, {tuple(side + 2 * crop if i else side for i, side in enumerate(shape))}"
@@ -179,6 +181,10 @@ def _labels(labels: Tensor, scores: Tensor, crop: int) -> Tensor:
 
 
 def _branches(module: nn.Module, images: Tensor, factors: Sequence[Element], meter: Meter) -> list[Branches]:
+    if not isinstance(factors, Sequence):
+        raise WrongTypeError(complaint("factors", factors, "a list of factors", "for example [0.5, 0.71]"))
+    if not isinstance(meter, Meter):
+        raise WrongTypeError(complaint("meter", meter, "a sesn.Meter", "for example sesn.Meter(resampler='fourier')"))
     require(len(factors) > 0, "factors", factors, "at least one factor", "for example [0.5, 0.71]")
     check_asked(module, images, *factors)
     original: Reading | None = None
