@@ -39,7 +39,7 @@ USUAL_DOWNSCALES = (1.41, 2.0)
 #: What is chosen where it is left open, and what of the network decides it.
 CHOSEN = {
     "input_": "stride of {stride}",
-    "downscale": "stride of {stride}{scales}",
+    "downscale": "stride of {stride}",
     "canvas": "one size of images",
     "count": "{cost:.0f} billion operations an image",
     "output": "one output",
@@ -225,8 +225,8 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None, cur
     changed = [name for name in CHOSEN if asked.get(name) != given.get(name) and not _told(context, name)]
     if chosen := {name: CHOSEN[name] for name in changed}:
         options = " ".join(f"--{name.rstrip('_')} {asked[name]}" for name in chosen)
-        scales = " and the steps of its scales" if sizes.stepped else ""
-        reasons = " and ".join(dict.fromkeys(chosen.values())).format(stride=sizes.stride, scales=scales, cost=cost)
+        stepped = ["the steps of its scales"] if sizes.stepped else []
+        reasons = " and ".join(dict.fromkeys([*chosen.values(), *stepped])).format(stride=sizes.stride, cost=cost)
         fitted.said.append(f"{options} chosen for the network's {reasons}")
     factors, said = [1 / one for one in sizes.downscales], "; ".join(fitted.said)
     elements: list[Element] = [*factors]
