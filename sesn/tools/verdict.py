@@ -144,7 +144,10 @@ def likely_causes(module: nn.Module, images: Tensor, results: Sequence[Checked])
             found.setdefault(finding.cause, (finding, set()))[1].add(result.first.element)
     order = [result.first.element for result in results]
     listed = [(finding, [one.named for one in order if one in shown]) for finding, shown in found.values()]
-    return [f"{finding} ({shown[0][0]} {', '.join(amount for _, amount in shown)})" for finding, shown in listed]
+    return [
+        f"{finding.on_the_command_line()} ({shown[0][0]} {', '.join(amount for _, amount in shown)})"
+        for finding, shown in listed
+    ]
 
 
 def say(

@@ -10,6 +10,7 @@ import typer
 
 from sesn.tools import options
 from sesn.tools.consoles import consoles, progress_bar
+from sesn.tools.wording import in_options
 
 
 def causes(
@@ -53,7 +54,8 @@ def causes(
         meter = subject.meter
         [factor], module = subject.factors, subject.target.build(seed)
         with progress_bar(progress, doing="switching causes off") as on_step, subject.measuring():
-            split = split_into(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
+            found = split_into(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
+        split = replace(found, steps=tuple(replace(step, note=in_options(step.note)) for step in found.steps))
         if split.steps:
             console.print(causes_table(split))
         console.print(in_words(split), highlight=False)
