@@ -47,6 +47,7 @@ def causes(
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
         from sesn.tools.split import causes_table, in_words
+        from sesn.tools.verdict import leniency
 
         how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         meter, files = Meter(**how), OutputFiles(context.params)
@@ -60,6 +61,8 @@ def causes(
             console.print(causes_table(split))
         console.print(in_words(split), highlight=False)
         console.print(f"{subject.how()}, observed without crop; {machine_line()}", highlight=False)
+        for line in leniency(images):
+            console.print(line, highlight=False)
 
         def draw() -> Any:
             from sesn.tools.waterfall import draw_causes
