@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from harness.commands.add_rows import add_rows
 from harness.commands.data import data
 from harness.commands.methods import methods
 from harness.commands.plan import plan
@@ -13,5 +14,5 @@ from harness.commands.run import run
 from harness.commands.status import status
 
 commands = typer.Typer()
-for _command in (plan, status, run, data, report, reproduce, methods):
+for _command in (plan, status, run, data, report, reproduce, methods, add_rows):
     commands.command()(_command)

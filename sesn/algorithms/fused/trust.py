@@ -8,7 +8,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from sesn._torch import recording, uncast
+from sesn._torch import capturing, recording, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.dense import compose_kernel, dense_convolution
 from sesn.algorithms.fused.available import installed, versions
@@ -35,7 +35,7 @@ def verdict(device: torch.device) -> bool | None:
     None if nobody knows and this is no moment to try: while a graph is recorded or captured.
     """
     key = device.type, device.index
-    if key in _VERDICTS or recording() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+    if key in _VERDICTS or recording() or capturing(device):
         return _VERDICTS.get(key)
     with _LOCK:
         if key not in _VERDICTS:
