@@ -38,11 +38,22 @@ def committed(folder: str) -> list[dict]:
         ("metrics", "metrics.md"),
         ("which_grid", "which-grid.md"),
         ("segmentation", "tutorials/segmentation.md"),
+        ("unrelated", "checking-your-network.md"),
     ],
 )
 def test_a_page_shows_the_committed_rows(name: str, page: str) -> None:
     table = script(name).table(committed(name.replace("_", "-")))
     assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_what_the_page_says_of_images_follows_from_its_rows() -> None:
+    rows = {(row["method"], row["set"]): row for row in committed("unrelated")}
+    ordinary, steerable = ([key for key, row in rows.items() if row["steerable"] == kind] for kind in (False, True))
+    assert all(min(rows[key]["same_spectrum"]) > 0.1 for key in ordinary if key[1] == "1/f")
+    assert all(max(rows[key]["same_spectrum"]) < 1e-3 for key in steerable if key[1] != "white")
+    assert max(rows["partnered score", "white"]["same_spectrum"]) > 0.01
+    small = [rows["one 3 x 3 convolution", name]["same_spectrum"] for name in ("1/f", "white")]
+    assert min(small[1]) > 3 * min(small[0])
 
 
 def test_the_readme_says_what_the_committed_rows_give() -> None:
@@ -85,12 +96,13 @@ def test_the_first_look_measures_what_it_shows() -> None:
         pytest.param("metrics", {"seeds": 1, "count": 2}, marks=pytest.mark.slow),
         ("which_grid", {"count": 1}),
         ("segmentation", {"seeds": 1, "steps": 1, "radii": (5,)}),
+        pytest.param("unrelated", {"seeds": 1, "count": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_a_script_measures_rows_like_the_committed_ones(name: str, few: dict[str, Any]) -> None:
     rows, before = script(name).measure(**few), committed(name.replace("_", "-"))
     assert [row.keys() for row in rows] == [before[0].keys()] * len(rows)
-    same = ("experiment", "method", "label", "parameters", "range", "scales", "boxes", "separable_macs")
+    same = ("experiment", "method", "set", "label", "parameters", "range", "scales", "boxes", "separable_macs")
     kept = [[row.get(column) for column in same] for row in before if row.get("seed", 0) == 0]
     assert json.loads(json.dumps([[row.get(column) for column in same] for row in rows])) == kept
 
