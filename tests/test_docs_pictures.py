@@ -49,11 +49,16 @@ def test_a_page_shows_the_committed_rows(name: str, page: str) -> None:
 def test_what_the_page_says_of_images_follows_from_its_rows() -> None:
     rows = {(row["method"], row["set"]): row for row in committed("unrelated")}
     ordinary, steerable = ([key for key, row in rows.items() if row["steerable"] == kind] for kind in (False, True))
-    assert all(min(rows[key]["same_spectrum"]) > 0.1 for key in ordinary if key[1] == "1/f")
-    assert all(max(rows[key]["same_spectrum"]) < 1e-3 for key in steerable if key[1] != "white")
+    judged = {key: min(map(max, zip(*columns(row), strict=True))) for key, row in rows.items()}
+    assert all(judged[key] > 0.1 for key in ordinary)
+    assert all(max(map(max, columns(rows[key]))) < 1e-3 for key in steerable if key[1] != "white")
     assert max(rows["partnered score", "white"]["same_spectrum"]) > 0.01
-    small = [rows["one 3 x 3 convolution", name]["same_spectrum"] for name in ("1/f", "white")]
-    assert min(small[1]) > 3 * min(small[0])
+    assert 0.045 < min(rows["one 3 x 3 convolution", "embedded"]["same_spectrum"]) < 0.055
+
+
+def columns(row: dict[str, Any]) -> list[list[float]]:
+    """What is judged of every draw; scores have no fine detail."""
+    return [row[name] for name in ("same_spectrum", "fine_detail") if None not in row[name]]
 
 
 def test_the_readme_says_what_the_committed_rows_give() -> None:

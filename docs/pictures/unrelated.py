@@ -8,6 +8,7 @@ first.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -30,7 +31,9 @@ SIDE = 64
 METER = Meter()
 #: The images, and what the table calls them.
 SETS = {"embedded": "photographs", "1/f": "1/f", "white": "white"}
-HELD_AGAINST = ("next image", "same spectrum")
+#: The columns of the table: the images, and what Delta is of and held against.
+COLUMNS = [(name, kind) for name in ("embedded", "1/f") for kind in ("next_image", "same_spectrum", "fine_detail")]
+COLUMNS += [("white", "same_spectrum")]
 
 
 def score(seed: int) -> nn.Module:
@@ -57,13 +60,22 @@ NETWORKS: dict[str, tuple[Callable[[int], nn.Module], bool]] = {
 }
 
 
-def both(network: nn.Module, images: Tensor) -> tuple[float, float]:
-    """The median relative Delta against the next image, and against one of the same spectrum."""
+def each(network: nn.Module, images: Tensor) -> dict[str, float]:
+    """The median relative Delta against the next image, against one of the same spectrum, and of fine detail."""
     with torch.no_grad():
         found = METER.branches(network, images, 1 / 2)
         others = found.direct.roll(-1, 0), found.unrelated()
         following, same = (METER.error(found, context=False, unrelated=other) for other in others)
-    return middle(following.relative), middle(same.relative)
+    return {
+        "next_image": middle(following.relative),
+        "same_spectrum": middle(same.relative),
+        "fine_detail": middle(same.relative_detail),
+    }
+
+
+def plain(value: float) -> float | None:
+    """As JSON has it: scores have no fine detail."""
+    return None if math.isnan(value) else value
 
 
 def measure(seeds: int = 4, count: int = 8) -> list[dict[str, Any]]:
@@ -72,8 +84,8 @@ def measure(seeds: int = 4, count: int = 8) -> list[dict[str, Any]]:
     for method, (build, steerable) in NETWORKS.items():
         for name in SETS:
             images, label = image_set(name, 1, SIDE, SIDE, count)
-            columns = zip(*(both(build(seed), images) for seed in range(seeds)), strict=True)
-            found = dict(zip(("next_image", "same_spectrum"), map(list, columns), strict=True))
+            draws = [each(build(seed), images) for seed in range(seeds)]
+            found = {kind: [plain(draw[kind]) for draw in draws] for kind in draws[0]}
             row = {"experiment": "unrelated", "method": method, "steerable": steerable, "set": name, "images": label}
             rows.append({**row, "downscale": 2, **found, **provenance()})
     return rows
@@ -81,14 +93,14 @@ def measure(seeds: int = 4, count: int = 8) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """What the page shows: of all draws the smallest for an ordinary network, the largest for a steerable one."""
-    heads = [f"{title}, {against}" for title in SETS.values() for against in HELD_AGAINST]
+    heads = [f"{SETS[name]}, {kind.replace('_', ' ')}" for name, kind in COLUMNS]
     lines = [["network", *heads], ["---"] * (1 + len(heads))]
     for method in NETWORKS:
         cells = []
-        for name in SETS:
+        for name, kind in COLUMNS:
             [row] = [one for one in rows if (one["method"], one["set"]) == (method, name)]
             worst = max if row["steerable"] else min
-            cells += [f"{worst(row[column]):.2g}" for column in ("next_image", "same_spectrum")]
+            cells.append("–" if None in row[kind] else f"{worst(row[kind]):.2g}")
         lines.append([method, *cells])
     first = rows[0]
     caption = f"downscale 2, {len(first['next_image'])} draws of the weights; {machine_words(first)}"

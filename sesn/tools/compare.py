@@ -46,6 +46,11 @@ class Compared:
         """The result with the largest relative Delta, or one that could not be compared."""
         return max(self.results, key=lambda found: (not passes(found, None), found.relative.median))
 
+    @property
+    def decisive(self) -> Checked:
+        """The result that is farthest from passing."""
+        return max(self.results, key=lambda found: (not passes(found, None), found.judged()))
+
     def row(self, tolerance: float | None = None) -> dict[str, Any]:
         """Everything as plain data."""
         kept = {name: getattr(self, name) for name in ("name", "parameters", "failure")}
@@ -184,7 +189,7 @@ def compare_table(found: Sequence[Compared], tolerance: float | None = None) -> 
         shown = [at.get(column) for column in columns]
         relative = [number(result.relative.median) if result else "" for result in shown]
         delta = [number(result.delta.median) if result else "" for result in shown]
-        table.add_row(Text(one.name), f"{one.parameters:,}", *relative, Text(*verdict(one.worst, tolerance)))
+        table.add_row(Text(one.name), f"{one.parameters:,}", *relative, Text(*verdict(one.decisive, tolerance)))
         table.add_row("  Δ itself", "", *delta, "", style="dim")
     return table
 

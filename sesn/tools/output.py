@@ -20,7 +20,7 @@ from sesn.tools.machine import provenance
 from sesn.tools.options import STDOUT
 
 #: The shape of the JSON; a change of its keys raises it.
-FORMAT = 6
+FORMAT = 7
 PICTURES = (".png", ".svg")
 
 

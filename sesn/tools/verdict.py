@@ -66,6 +66,7 @@ def _decibels(value: float) -> str:
 LINES: dict[str, Callable[[Checked], str]] = {
     "relative Δ": lambda r: number(r.relative.median),
     "  95 % interval": lambda r: f"{number(r.relative.low)} .. {number(r.relative.high)}",
+    "  of fine detail": lambda r: number(r.median("relative_detail")),
     "Δ median": lambda r: "at the floor" if r.at_floor else number(r.delta.median),
     "  95 % interval of Δ": lambda r: f"{number(r.delta.low)} .. {number(r.delta.high)}",
     "  95th percentile": lambda r: number(r.delta.p95),
@@ -110,7 +111,7 @@ def sentence(result: Checked, tolerance: float | None, absolute: bool = False) -
     if absolute:
         said += f"; judged by Δ itself, {number(delta)}"
     if tolerance is not None:
-        said += f"; {'within' if passes(result, tolerance, absolute) else 'ABOVE'} the tolerance {tolerance:g}"
+        said += f"; {_held(result, tolerance, absolute)}"
     if result.at_floor and not passes(result, tolerance, absolute):
         said += f", which the probe's own floor ({number(floor)}) keeps any network from meeting: choose a larger one"
     if not result.first.on_grid:
@@ -119,6 +120,15 @@ def sentence(result: Checked, tolerance: float | None, absolute: bool = False) -
         said += f"; Δ itself is only {number(delta)}, because the means of the channels, such as a bias, are large: "
         said += f"without them it is {number(result.median('centred'))}"
     return start + said
+
+
+def _held(result: Checked, tolerance: float, absolute: bool) -> str:
+    """How a result compares with a tolerance, and what decides where it is not the relative Delta."""
+    if passes(result, tolerance, absolute):
+        return f"within the tolerance {tolerance:g}"
+    fine = not absolute and result.relative.median <= tolerance
+    detail = f" in fine detail, whose relative Δ is {number(result.judged())}" if fine else ""
+    return f"ABOVE the tolerance {tolerance:g}{detail}"
 
 
 def _nearness(result: Checked) -> str:
