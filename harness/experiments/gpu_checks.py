@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import torch
@@ -52,7 +52,7 @@ def machine(context: Context) -> list[Measurement]:
         "capability": f"{found_here.major}.{found_here.minor}",
         "processors": found_here.multi_processor_count,
         "cuda": str(torch.version.cuda or torch.version.hip),
-        "cudnn": str(torch.backends.cudnn.version()),
+        "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
     }
     return [Measurement("device_memory", (found_here.total_memory / MEGABYTE,), told)]
 
@@ -189,7 +189,7 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 @contextmanager
 def multiplying(*, tf32: bool) -> Iterator[None]:
     """Whether NVIDIA's GPUs may shorten the factors of products to 11 bits."""
-    switches = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    switches: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
     before = [switch.allow_tf32 for switch in switches]
     for switch in switches:
         switch.allow_tf32 = tf32

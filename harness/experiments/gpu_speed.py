@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -149,7 +150,7 @@ def captured(step: Callable[[], None], device: torch.device) -> Callable[[], Non
         for _ in range(4):
             step()
         return step
-    side = torch.cuda.Stream(device)
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -158,7 +159,7 @@ def captured(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     made = torch.cuda.CUDAGraph()
     with torch.cuda.graph(made):
         step()
-    return made.replay  # type: ignore[no-any-return]
+    return made.replay
 
 
 def compiled(subject: str, rounds: int, context: Context) -> list[Measurement]:
@@ -168,7 +169,7 @@ def compiled(subject: str, rounds: int, context: Context) -> list[Measurement]:
     backend = "inductor" if device.type == "cuda" else "aot_eager"
     context.on_progress(0.1, "compiling")
     expected = with_outputs(module, second)
-    fast = torch.compile(module, fullgraph=True, backend=backend)
+    fast: Any = torch.compile(module, fullgraph=True, backend=backend)
     with_outputs(fast, first)
     found = {name.replace("_orig_mod.", ""): value for name, value in with_outputs(fast, second).items()}
     times = interleave({"eager": step_alone(module, second), backend: step_alone(fast, second)}, rounds, device)
