@@ -18,10 +18,10 @@ from harness.records import BUDGETS, Budget, Cell, Planned
 from harness.store.lines import StoredCell
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
+from sesn.algorithms.policy import hardware
 from sesn.errors import UsageError
 from sesn.networks.skeleton import known_recipe
 from sesn.tools.images import image_sets, picture_files
-from sesn.tools.machine import hardware
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
 ORDERS = ("listed", "worth")

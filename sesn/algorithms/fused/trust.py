@@ -8,7 +8,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from sesn._torch import recording, uncast
+from sesn._torch import capturing, recording, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.dense import compose_kernel, dense_convolution
 from sesn.algorithms.fused.available import installed, versions
@@ -35,7 +35,7 @@ def verdict(device: torch.device) -> bool | None:
     None if nobody knows and this is no moment to try: while a graph is recorded or captured.
     """
     key = device.type, device.index
-    if key in _VERDICTS or recording() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+    if key in _VERDICTS or recording() or capturing(device):
         return _VERDICTS.get(key)
     with _LOCK:
         if key not in _VERDICTS:
@@ -108,15 +108,6 @@ class _Problem:
 def _with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     slope = torch.linspace(-1, 1, out.numel(), device="cpu", dtype=torch.float64).reshape(out.shape).to(out)
     return [out.detach(), *torch.autograd.grad(out, inputs, slope)]
-
-
-def fused_if_better(way: str, field: Tensor) -> str:
-    """The algorithm that the cost model chose, or `fused` in the place of `separable` on a GPU that passed the check.
-
-    Both do the same arithmetic, of which `fused` moves less through memory. That it is faster is an estimate: nobody
-    has timed it.
-    """
-    return "fused" if way == "separable" and field.is_cuda and verdict(field.device) else way
 
 
 def checked_way(way: str, field: Tensor) -> str:
