@@ -81,6 +81,8 @@ PLANE_PASS = 3
 TILE_CHANNELS = 16
 #: `fused` makes responses again around tiles of so many positions, and for every so many output channels.
 FUSED_TILE, FUSED_OUTPUTS = 32, 64
+#: How many times as slow its products are taken to be as those of the vendor's libraries.
+FUSED_SLOWNESS = 2
 #: With fewer input channels the spectra of the outputs outweigh the products.
 SPECTRAL_CHANNELS = 2
 #: Kernels with more numbers in their spectra are left to the other algorithms, for the memory (32 MB in float32).
@@ -273,8 +275,8 @@ def fused_load(work: Work, functions: int, runs: int, radius: int) -> Load:
     mixing = work.pairs * work.outputs * functions
     again = -(-work.out_channels // FUSED_OUTPUTS) * (1 + 2 * radius / FUSED_TILE) ** 2
     moved = work.size * (round(work.pixels * again) + work.written)
-    filled = mixing * work.filled() + (plain.multiply_adds - mixing) * again
-    return Load(plain.multiply_adds, moved, 2, (), filled)
+    filled = FUSED_SLOWNESS * (mixing * work.filled() + (plain.multiply_adds - mixing) * again)
+    return Load(plain.multiply_adds, moved, 4, (), filled)
 
 
 def spectral_load(work: Work, row_taps: Taps, column_taps: Taps, composing: int = 0) -> Load:
