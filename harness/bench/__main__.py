@@ -35,7 +35,7 @@ def layers(
 
 @app.command()
 def choices(
-    rounds: Rounds = 9,
+    rounds: Rounds = 15,
     threads: Threads = 1,
     device: Device = "cpu",
     shapes: Annotated[int, typer.Option(min=1, help="How many shapes are drawn.")] = 64,

@@ -83,8 +83,6 @@ TILE_CHANNELS = 16
 FUSED_TILE, FUSED_OUTPUTS = 32, 64
 #: How many times as slow its products are taken to be as those of the vendor's libraries.
 FUSED_SLOWNESS = 2
-#: With fewer input channels the spectra of the outputs outweigh the products.
-SPECTRAL_CHANNELS = 2
 #: Kernels with more numbers in their spectra are left to the other algorithms, for the memory (32 MB in float32).
 SPECTRAL_KERNEL = 1 << 23
 #: A recorded graph serves any batch, so its algorithms are chosen for this one.
@@ -283,7 +281,7 @@ def spectral_load(work: Work, row_taps: Taps, column_taps: Taps, composing: int 
     """Transforms of maps, outputs and kernels, and products at every frequency."""
     # Half of the period along rows, and the period along columns.
     p, q = period(work.rows, row_taps) // 2 + 1, period(work.columns, column_taps)
-    few, many = work.in_channels < SPECTRAL_CHANNELS, work.pairs // work.groups * 2 * p * q > SPECTRAL_KERNEL
+    many = work.pairs // work.groups * 2 * p * q > SPECTRAL_KERNEL
     spectrum, batch = 2 * p * q, work.batch * work.groups
 
     def transform(height: int, width: int) -> int:
@@ -300,7 +298,7 @@ def spectral_load(work: Work, row_taps: Taps, column_taps: Taps, composing: int 
     terms = products, transforms, numbers, kernels, composing, work.groups
     moved = 2 * work.size * (numbers + kernels)
     count = products + transforms + composing
-    return Load(count, moved, 14 * work.groups, terms, count, work.precise and not few and not many)
+    return Load(count, moved, 14 * work.groups, terms, count, work.precise and not many)
 
 
 def _is_small(work: Work) -> bool:
