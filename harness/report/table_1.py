@@ -121,7 +121,7 @@ def _line(key: str, rows: Any, ratios: Any, paper: Any) -> dict[str, Any]:
 
 
 def _scales(rows: Any) -> dict[str, float]:
-    """The scales of the published layer with the least and the largest Delta, and these; nothing without such scales."""
+    """The scales of the published layer with the least and the largest Delta, and these; nothing without any scales."""
     known = where(rows, metric="delta", family="own, by scale")
     if not len(known):
         return {}
