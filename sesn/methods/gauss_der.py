@@ -55,7 +55,11 @@ class DiscreteDerivative:
 
 
 def derivative_basis(grid: ScaleGrid) -> SteerableBasis:
-    """The six derivatives at every scale, on windows that cut nothing off, each of norm 1 at the smallest scale."""
+    """The six derivatives at every scale, each of norm 1 at the smallest scale.
+
+    Their windows reach 4.5 sigma to each side. At most 1e-6 of the energy of a filter lies beyond, far less than what
+    the differences of pixels add to Delta (3e-3 in Table 1).
+    """
     lines = [DiscreteDerivative(order) for order in range(3)]
     functions = [(lines[row], lines[column]) for column in range(3) for row in range(3 - column)]
     return SteerableBasis(grid, window_boxes(grid, "wide"), pairs=ProfilePairs.of(functions), name="derivative_basis")
