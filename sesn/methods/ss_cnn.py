@@ -41,7 +41,7 @@ def harmonics(side: int, orders: Sequence[float], angles: int) -> tuple[Tensor, 
     rows, columns = torch.meshgrid(offsets, offsets, indexing="ij")
     waves = LogRadial(2 * len(orders) * angles, angles, ANGULAR_SIGMA, tuple(orders))(columns, rows)
     waves = waves / waves.square().sum(dim=(-2, -1), keepdim=True).sqrt()
-    real, imaginary = waves.unflatten(0, (len(orders), angles, 2)).unbind(2)
+    real, imaginary = waves.reshape(len(orders), angles, 2, side, side).unbind(2)
     return real, imaginary
 
 
