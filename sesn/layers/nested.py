@@ -39,7 +39,8 @@ class NestedReLU(TensorModule):
         sizes: sides of square maps, or pairs (h, w), between which the layer is exact. Of any two pairs one must fit
             into the other.
         oversample: 1 rectifies each size on its own pixels, as Fourier layers do. A translation by a pixel of the map
-            is no whole step there, so that it is not kept. From 2 on each size has a grid with at least so many points
+            is no whole step there, so that it is not kept. At sizes that are not listed it is less exact than
+            `BandlimitedReLU`, which 2 is not. From 2 on each size has a grid with at least so many points
             for every pixel, and of as many as the largest size has, or twice as many, and so on. Of that size a
             translation by whole pixels is kept exactly, and any other nearly.
         nonlinearity: any pointwise function or module of a tensor [..., h, w].
