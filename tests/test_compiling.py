@@ -120,7 +120,9 @@ def test_every_algorithm_compiles_whole(kind: str, algorithm: Any, training: boo
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")  # inductor's
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_inductor_compiles_a_network(algorithm: Any) -> None:
+def test_inductor_compiles_a_network(algorithm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # In the common cache, a compiler that was interrupted may have left half a file.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch.manual_seed(0)
     lift, conv = (
         sesn.ScaleLift(2, 3, A, algorithm=algorithm),
