@@ -154,6 +154,14 @@ def kernels(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def gpu(session: nox.Session) -> None:
+    """Test and time everything on this machine's GPU; `-- --device cpu` rehearses it (on Linux with CUDA: 3 GB)."""
+    # Without constraints.txt: torch's build for CUDA asks for a Triton of its own.
+    session.install("-e", ".[harness,test,gpu]")
+    session.run("sesn", "gpu", *session.posargs)
+
+
+@nox.session(default=False)
 def train(session: nox.Session) -> None:
     """Train on MNIST-scale; which methods, budget and data stand after `--`."""
     install(session, "-e", ".[harness]")

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from sesn.errors import UsageError
+
 T = TypeVar("T")
 
 
@@ -63,6 +65,31 @@ def may_keep(like: Tensor) -> bool:
     Not while a graph is recorded, nor for tensors of another kind than torch's own.
     """
     return not recording() and type(like) in (Tensor, nn.Parameter)
+
+
+#: What captured graphs read by its address; nobody says when a graph is gone.
+_READ_BY_GRAPHS: dict[int, Any] = {}
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured: what is computed then has no values before the graph is replayed."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def held_for_graphs(kept: T, device: torch.device) -> T:
+    """What was kept, never to be freed if a graph that is being captured will read it at each replay."""
+    if capturing(device):
+        _READ_BY_GRAPHS[id(kept)] = kept
+    return kept
+
+
+def refuse_capture(device: torch.device) -> None:
+    """Refuse to make what is to be kept while a graph is captured: it would have no values outside of the graph."""
+    if capturing(device):
+        raise UsageError(
+            "a constant of a layer cannot be made while a CUDA graph is captured; run the module once or twice on an "
+            "input of the same shape and dtype, and in the same mode, before the capture"
+        )
 
 
 def version(tensor: Tensor) -> int | None:

@@ -21,6 +21,7 @@ from harness.report import (
     errors,
     generalisation,
     goals,
+    gpu,
     kernels,
     own,
     pictures,
@@ -146,6 +147,10 @@ _ROWS = (
         table=configurations.differences_table,
         beside=("differences",),
     ),
+    Artefact("gpu", (gpu.KEY,), gpu.checks_frame, table=gpu.checks_table),
+    Artefact("gpu-numerics", (gpu.KEY,), gpu.numerics_frame, table=gpu.numerics_table),
+    Artefact("gpu-layers", (gpu.KEY,), gpu.layers_frame, table=gpu.layers_table),
+    Artefact("gpu-methods", (gpu.KEY,), gpu.methods_frame, table=gpu.methods_table),
     Artefact(own.KEY, (own.KEY,), own.frame, table=own.table),
 )
 

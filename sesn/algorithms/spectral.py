@@ -20,7 +20,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesn._torch import backward_uncast, casting, may_keep, needs_replay, recording, replayed_gradients, uncast
+from sesn._torch import (
+    backward_uncast,
+    casting,
+    held_for_graphs,
+    may_keep,
+    needs_replay,
+    recording,
+    refuse_capture,
+    replayed_gradients,
+    uncast,
+)
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
 
@@ -117,7 +127,10 @@ def make_transforms(
     return Transforms(image, kernel, outputs, (rows.outputs, columns.outputs))
 
 
-_kept_transforms = lru_cache(maxsize=KEPT)(make_transforms)
+@lru_cache(maxsize=KEPT)
+def _kept_transforms(*what: Any) -> Transforms:
+    refuse_capture(what[-2])
+    return make_transforms(*what)
 
 
 def spectral_convolution(
@@ -138,8 +151,8 @@ def spectral_convolution(
             return spectral_convolution(x, kernel, bias, rows, columns, taps).to(wanted)
     dtype = torch.promote_types(torch.promote_types(x.dtype, kernel.dtype), torch.float32)
     plain = not may_keep(x)
-    make = make_transforms if plain else _kept_transforms
-    transforms = make(rows, columns, row_taps, column_taps, x.device, dtype)
+    what = rows, columns, row_taps, column_taps, x.device, dtype
+    transforms = make_transforms(*what) if plain else held_for_graphs(_kept_transforms(*what), x.device)
     run = spectral_plain if plain else _ChunkedSpectra.apply
     out: Tensor = run(x.to(dtype), kernel.to(dtype), transforms)
     if bias is not None:

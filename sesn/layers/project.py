@@ -16,6 +16,7 @@ from torch import Tensor
 from sesn import _checks
 from sesn.algorithms.axis import plain_number
 from sesn.errors import WrongTypeError
+from sesn.layers.store import Store
 from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
@@ -64,6 +65,7 @@ class ScaleProjection(TensorModule):
             raise WrongTypeError(_checks.complaint("leave_out", leave_out, rule))
         small, large = (_checks.whole(f"leave_out[{i}]", count, 0) for i, count in enumerate(leave_out))
         self.leave_out = (small, large)
+        self._store = Store()
 
     def forward(self, field: Tensor) -> Tensor:
         """Project a field to a map.
@@ -89,7 +91,10 @@ class ScaleProjection(TensorModule):
         kept = field.narrow(2, small, count)
         if self.reduce == "max":
             return kept.amax(dim=2)
-        weights = kept.new_tensor(_weights(count, self.taper)).reshape(-1, *[1] * (kept.dim() - 3))
+        weights = self._store.constant(
+            count, kept, lambda: torch.tensor(_weights(count, self.taper), dtype=torch.float64)
+        )
+        weights = weights.reshape(-1, *[1] * (kept.dim() - 3))
         if self.reduce == "mean":
             return (weights * kept).sum(dim=2)
         # Exact for a small sharpness, too. The largest value is taken off for the range of exp: no gradient is its own.

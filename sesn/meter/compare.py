@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,12 +66,6 @@ class Branches:
             return 0.0
         again = call(self.module, self.images * (1 + 4 * eps))
         return middle(ratio_of(sums_of([(output, again)], output)))
-
-    def pooled(self) -> Branches:
-        """Their means over space, which stay as they are when images are moved."""
-        means, kind = self.original.output.mean((-2, -1)), "invariant" if self.grid is None else "scale"
-        original = replace(self.original, output=means)
-        return replace(self, original=original, moved=means, direct=self.direct.mean((-2, -1)), kind=kind)
 
 
 def scrambled(images: Tensor) -> Tensor:
