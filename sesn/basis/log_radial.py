@@ -34,6 +34,7 @@ class LogRadial:
     count: int
     directions: int
     width: float
+    orders: tuple[float, ...] = ORDERS
     #: The box decides the waves, and nothing is left outside it.
     reach: ClassVar[float] = 0.0
 
@@ -47,7 +48,7 @@ class LogRadial:
         inside = (torch.hypot(x, y) <= x.amax() * (1 + 1e-12)) / r
         planes = [
             inside * beam * wave(turns * order * logarithm + PHASE)
-            for order in ORDERS
+            for order in self.orders
             for beam in (_beam(phi, direction, self.width) for direction in _directions(self.directions))
             for wave in (torch.cos, torch.sin)
         ]

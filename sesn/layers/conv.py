@@ -58,10 +58,13 @@ class ScaleLift(FittedConv):
         Raises:
             UsageError: the image has another shape or dtype than the layer takes, or is too small for it.
         """
-        _checks.with_channels("image", image, "b c h w", self.in_channels, "in_channels")
-        weight = self.weight
-        _checks.same_dtype("image", image, weight)
+        self._check_input(image, weight := self.weight)
         return self._convolve(image.unsqueeze(2), weight)
+
+    def _check_input(self, image: Tensor, weight: Tensor) -> None:
+        """Reject what is no image for this layer."""
+        _checks.with_channels("image", image, "b c h w", self.in_channels, "in_channels")
+        _checks.same_dtype("image", image, weight)
 
     def _weight_tail(self) -> tuple[int, ...]:
         return (len(self.basis),)
@@ -142,7 +145,7 @@ class ScaleConv(FittedConv):
         Raises:
             UsageError: the field has another shape or dtype than the layer takes, or is too small for it.
         """
-        self._check_field(field, weight := self.weight)
+        self._check_input(field, weight := self.weight)
         return self._convolve(longer(field, self.repeats), weight)
 
     @property

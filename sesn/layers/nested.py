@@ -39,10 +39,11 @@ class NestedReLU(TensorModule):
         sizes: sides of square maps, or pairs (h, w), between which the layer is exact. Of any two pairs one must fit
             into the other.
         oversample: 1 rectifies each size on its own pixels, as Fourier layers do. A translation by one pixel of the map
-            is then not a whole step at the smaller sizes, and the layer does not commute with it. With 2 or more, each
-            size is rectified on a grid with at least this many points for every pixel, whose side is a whole multiple
-            of the largest size. The layer then commutes exactly with translations of maps of the largest size by whole
-            pixels, and nearly with all others.
+            is then not a whole step at the smaller sizes, and the layer does not commute with it. At sizes that are
+            not listed, 1 is less exact than `BandlimitedReLU`, and 2 is not. With 2 or more, each size is rectified on
+            a grid with at least this many points for every pixel, whose side is a whole multiple of the largest size.
+            The layer then commutes exactly with translations of maps of the largest size by whole pixels, and nearly
+            with all others.
         nonlinearity: any pointwise function or module of a tensor [..., h, w].
 
     Raises:
