@@ -6,6 +6,7 @@ import typer
 
 from harness.commands.add_rows import add_rows
 from harness.commands.data import data
+from harness.commands.gpu import gpu
 from harness.commands.methods import methods
 from harness.commands.plan import plan
 from harness.commands.report import report
@@ -14,5 +15,5 @@ from harness.commands.run import run
 from harness.commands.status import status
 
 commands = typer.Typer()
-for _command in (plan, status, run, data, report, reproduce, methods, add_rows):
+for _command in (plan, status, run, data, report, reproduce, methods, gpu, add_rows):
     commands.command()(_command)

@@ -191,6 +191,7 @@ def test_a_new_weight_at_an_old_address_is_noticed(monkeypatch: pytest.MonkeyPat
 # Autocast, where it is meant to be used
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="autocast is for CUDA")
 @pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral", "auto"])
 def test_autocast_computes_in_half_precision_and_leaves_no_trace(algorithm: Any) -> None:

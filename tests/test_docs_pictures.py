@@ -70,6 +70,7 @@ def test_the_readme_says_what_the_committed_rows_give() -> None:
 def test_the_page_of_metrics_says_what_the_definitions_say_of_themselves() -> None:
     text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert script("metrics").sentences() in text
+    assert script("metrics").bias_words(committed("metrics")) in text
 
 
 def test_the_networks_that_are_compared_have_about_as_many_parameters() -> None:

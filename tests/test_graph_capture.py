@@ -149,6 +149,7 @@ def test_a_captured_kernel_follows_the_weight(capture: Any) -> None:
 # On a GPU, the real thing
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral", "auto"])
 def test_a_captured_graph_gives_what_the_layer_gives(algorithm: Any) -> None:

@@ -78,6 +78,21 @@ def test_the_table_has_a_line_for_each_series_and_a_dash_where_nothing_is_publis
     assert table.rules == (5,)
 
 
+def test_what_is_published_of_single_scales_stands_beside_what_was_measured_there() -> None:
+    large = SETTINGS | {"family": "large-scale", "scenario": "1", "augmented": False}
+    cell = Cell("scale-generalisation", 1, "lite", "riesz", large, 0)
+    seen = [
+        Measurement("accuracy", (value,), {"scale": scale, "trained": scale == 1, "pictures": 200})
+        for scale, value in ((0.5, 90.0), (1.0, 95.0), (2.0, 94.0))
+    ]
+    frame = generalisation.summary_frame(_selected(synthetic.frame(synthetic.rows(cell, seen))))
+    (told,) = generalisation.by_scale(frame)
+    assert told.startswith("Riesz, MNIST Large Scale, trained at 1: published accuracy")
+    assert "96.3 (90.0) at 0.5, 98.6 (95.0) at 1, 98.4 (94.0) at 2, 96.4 at 4, 51.8 at 8 (Barisin et al. 2024)" in told
+    nothing = generalisation.summary_frame(selections(("ss-cnn", 0, {17: 40.0, 40: 90.0})))
+    assert generalisation.by_scale(nothing) == []
+
+
 def test_no_rows_give_empty_frames() -> None:
     rows = synthetic.frame(synthetic.results())
     nothing = _selected(rows[rows["experiment"].ne("scale-generalisation")])

@@ -196,6 +196,7 @@ def refusing_to_wait() -> Any:
         torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral", "auto"])
 @pytest.mark.parametrize("name", STEERABLE)

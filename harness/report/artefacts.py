@@ -21,6 +21,7 @@ from harness.report import (
     errors,
     generalisation,
     goals,
+    gpu,
     kernels,
     own,
     pictures,
@@ -112,7 +113,7 @@ _ROWS = (
     Artefact("wide-windows", _DELTAS[:2], goals.frame, table=goals.table),
     Artefact("projections", ("delta-projection", "mnist-projection"), projections.frame, table=projections.table),
     Artefact("bases", ("delta-basis", "mnist-basis"), bases.frame, table=bases.table),
-    Artefact("table-1", ("properties",), table_1.frame, table=table_1.table, extra=table_1.rule),
+    Artefact("table-1", ("properties",), table_1.frame, table=table_1.table, extra=table_1.remarks),
     Artefact("table-1-details", ("properties",), table_1.frame, table=table_1.details_table, extra=table_1.left_out),
     Artefact("error-by-size", _MNIST, training.sizes_frame, draw=training.draw_sizes, budgets=_LONGEST),
     Artefact("mnist-scale-dots", _MNIST, dots.errors_frame, draw=dots.draw_errors, budgets=_LONGEST, budget="paper"),
@@ -120,7 +121,13 @@ _ROWS = (
     Artefact("stl10", ("stl10", "stl10-reduced"), errors.stl10_frame, table=errors.stl10_table, budget="paper"),
     Artefact("scale-generalisation", _SCALES, generalisation.curves_frame, draw=generalisation.draw_curves),
     Artefact("scale-generalisation-delta", _SCALES, generalisation.summary_frame, draw=generalisation.draw_delta),
-    Artefact("scale-generalisation-table", _SCALES, generalisation.summary_frame, table=generalisation.table),
+    Artefact(
+        "scale-generalisation-table",
+        _SCALES,
+        generalisation.summary_frame,
+        table=generalisation.table,
+        extra=generalisation.by_scale,
+    ),
     Artefact("epoch-time-dots", ("epoch-time",), dots.times_frame, draw=dots.draw_times),
     Artefact("epoch-time", ("epoch-time",), times.frame, table=times.table),
     *(
@@ -146,6 +153,10 @@ _ROWS = (
         table=configurations.differences_table,
         beside=("differences",),
     ),
+    Artefact("gpu", (gpu.KEY,), gpu.checks_frame, table=gpu.checks_table),
+    Artefact("gpu-numerics", (gpu.KEY,), gpu.numerics_frame, table=gpu.numerics_table),
+    Artefact("gpu-layers", (gpu.KEY,), gpu.layers_frame, table=gpu.layers_table),
+    Artefact("gpu-methods", (gpu.KEY,), gpu.methods_frame, table=gpu.methods_table),
     Artefact(own.KEY, (own.KEY,), own.frame, table=own.table),
 )
 

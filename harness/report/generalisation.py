@@ -70,13 +70,14 @@ def _ordered(points: Any) -> Any:
 def summary_frame(selections: Mapping[str, Selection]) -> Any:
     """One line per series: accuracy at all scales, outside training, at the worst, the octaves near the best, Delta."""
     chosen, points = selections[EXPERIMENT], curves_frame(selections)
-    columns = [*PLACE, *SERIES, *SUMMARY, "published"]
+    columns = [*PLACE, *SERIES, *SUMMARY, "published", "published_by_scale"]
     if not len(points):
         return pd.DataFrame(columns=columns)
     lines = []
     for place, part in points.groupby([*PLACE, *SERIES], sort=False, observed=True):
         at = dict(zip([*PLACE, *SERIES], place, strict=True))
-        lines.append(at | _summary(part, where(chosen.rows, **at)) | {"published": _published(chosen.paper, at)})
+        known = {"published": _published(chosen.paper, at), "published_by_scale": _by_scale(chosen.paper, at, part)}
+        lines.append(at | _summary(part, where(chosen.rows, **at)) | known)
     return pd.DataFrame(lines, columns=columns)
 
 
@@ -106,6 +107,19 @@ def _published(paper: Any, at: Mapping[str, Any]) -> float:
     if "scale" not in paper:
         return math.nan
     return first(where(paper[paper["scale"].isna()], metric="accuracy", **at), "value")
+
+
+def _by_scale(paper: Any, at: Mapping[str, Any], points: Any) -> str:
+    """The published accuracy at single scales, each with that measured here, in words; empty if there is none."""
+    known = where(paper, metric="accuracy", **at).dropna(subset=["scale"]) if "scale" in paper else paper[:0]
+    here = dict(zip(points["scale"], points["mean"], strict=True))
+    pairs = [(float(line["scale"]), line["value"]) for line in known.to_dict("records")]
+    parts = [
+        sentence("accuracy-pair" if scale in here else "accuracy-alone", scale=scale, paper=value, here=here.get(scale))
+        for scale, value in pairs
+    ]
+    source = ", ".join(dict.fromkeys(known["claimed_in"])) if parts else ""
+    return f"{', '.join(parts)} ({source})" if parts else ""
 
 
 # --- drawing
@@ -217,3 +231,17 @@ def table(frame: Any) -> Table:
             entries = [numeric(line[name], form, sentence("no-number")) for _, name, form in NUMBERS]
             lines.append((TableEntry(place_label(*place)), TableEntry(label), *entries))
     return Table(("Data", "Method", *(heading for heading, *_ in NUMBERS)), tuple(lines), tuple(rules))
+
+
+def by_scale(frame: Any) -> list[str]:
+    """What was published of single scales, beside what was measured there."""
+    told = frame[frame["published_by_scale"].ne("")]
+    return [
+        sentence(
+            "published-by-scale",
+            label=series_label(*(line[name] for name in SERIES)),
+            place=place_label(line["family"], line["scenario"]),
+            accuracies=line["published_by_scale"],
+        )
+        for line in told.to_dict("records")
+    ]

@@ -34,6 +34,7 @@ class LogRadial:
     count: int
     directions: int
     width: float
+    orders: tuple[float, ...] = ORDERS
     #: The box decides the waves, and nothing is left outside it.
     reach: ClassVar[float] = 0.0
 
@@ -47,7 +48,7 @@ class LogRadial:
         inside = (torch.hypot(x, y) <= x.amax() * (1 + 1e-12)) / r
         planes = [
             inside * beam * wave(turns * order * logarithm + PHASE)
-            for order in ORDERS
+            for order in self.orders
             for beam in (_beam(phi, direction, self.width) for direction in _directions(self.directions))
             for wave in (torch.cos, torch.sin)
         ]
@@ -71,7 +72,7 @@ def basis_log_radial(
     """Make a basis of E x E log-radial harmonics.
 
     They are listed order by order (0.5, 1, 2), in each direction by direction, the cosine before the sine, and the
-    first E^2 are kept. They are no products of one-dimensional functions, so the separable algorithm does not apply.
+    first E^2 are kept. They are not products of one-dimensional functions, so the separable algorithm does not apply.
 
     Args:
         grid: the scales; the corners of a box must be more than one sigma from its centre, where ln r is zero.
