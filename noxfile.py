@@ -104,7 +104,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Time the layers against the textbook form and an ordinary convolution; `-- methods` times whole networks."""
+    """Time the layers against the textbook form and a convolution; `-- choices` and `-- methods` time others."""
     install(session, "-e", ".[harness]")
     session.run("python", "-m", "harness.bench", *session.posargs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity, profile
 
+from sesn.algorithms.timing import milliseconds
 from sesn.networks import multiply_adds, unused_parameters
 
 Step = Callable[[], None]
@@ -34,24 +34,10 @@ def interleave(
     for index in range(warmup + rounds):
         on_round(index / (warmup + rounds))
         for name, step in steps.items():
-            elapsed = _milliseconds(step, device)
+            elapsed = milliseconds(step, device)
             if index >= warmup:
                 samples[name].append(elapsed)
     return samples
-
-
-def _milliseconds(step: Step, device: torch.device) -> float:
-    """Device events where the device has them, the clock otherwise."""
-    if device.type == "cuda":
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        start.record()
-        step()
-        stop.record()
-        torch.cuda.synchronize(device)
-        return float(start.elapsed_time(stop))
-    begin = time.perf_counter()
-    step()
-    return (time.perf_counter() - begin) * 1e3
 
 
 def peak_bytes(step: Step, device: torch.device) -> int:

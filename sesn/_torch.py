@@ -34,6 +34,7 @@ _batched = _private("_C._functorch.is_legacy_batchedtensor", lambda tensor: Fals
 _dispatch_mode = _private("_C._get_dispatch_mode", lambda key: None)
 _FAKE = _private("_C._TorchDispatchModeKey.FAKE", None)
 _tracing = _private("_C._is_tracing", lambda: False)
+_dispatch_modes = _private("_C._len_torch_dispatch_stack", lambda: 0)
 
 #: Layers that share a base class which torch does not show.
 BATCH_NORM: type[Any] = _private("nn.modules.batchnorm._BatchNorm", nn.BatchNorm2d)
@@ -57,6 +58,20 @@ def transforming() -> bool:
     if torch.compiler.is_compiling():
         return False
     return _interpreter() is not None or getattr(forward_ad, "_current_level", -1) >= 0
+
+
+def watched() -> bool:
+    """True where a dispatch mode sees every operation: a counter of operations would count those of a timing, too."""
+    return bool(_dispatch_modes() > 0)
+
+
+def constant(function: Callable[..., T]) -> Callable[..., T]:
+    """Have torch.compile call a function of plain numbers and text once, and take its result for a constant.
+
+    It is `torch.compiler.assume_constant_result`, whose first use takes seconds to import the compiler.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def may_keep(like: Tensor) -> bool:

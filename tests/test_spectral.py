@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.algorithms import Axis, Work, dense_convolution, spectral, spectral_convolution
-from sesn.algorithms.choose import SPECTRAL_CHANNELS, SPECTRAL_KERNEL, spectral_cost
+from sesn.algorithms.choose import SPECTRAL_KERNEL, spectral_cost
 from sesn.algorithms.spectral import Taps, period
 from sesn.methods._layer import convolve_inside, correlate
 
@@ -174,10 +174,9 @@ def work(batch: int = 16, channels: int = 32, out: int = 32, dtype: torch.dtype 
     return Work.on(torch.empty(batch, channels, 14, 14, dtype=dtype), channels, out, axis, axis)
 
 
-def test_it_is_out_of_the_question_for_few_channels_huge_kernels_and_half_precision() -> None:
+def test_it_is_out_of_the_question_for_huge_kernels_and_half_precision() -> None:
     taps = Taps.centred(15), Taps.centred(15)
     assert spectral_cost(work(), *taps) < float("inf")
-    assert spectral_cost(work(channels=SPECTRAL_CHANNELS - 1), *taps) == float("inf")
     assert spectral_cost(work(channels=1 + SPECTRAL_KERNEL // (2 * 11 * 21), out=1), *taps) == float("inf")
     assert spectral_cost(work(dtype=torch.bfloat16), *taps) == float("inf")
     with torch.autocast("cpu"):

@@ -1,4 +1,4 @@
-"""`python -m harness.bench [layers | rectifiers | methods]`: time layers, ReLUs or whole methods, and print tables."""
+"""`python -m harness.bench [layers | choices | rectifiers | methods]`: time these, and print tables."""
 
 from __future__ import annotations
 
@@ -31,6 +31,21 @@ def layers(
 
     with consoles(quiet=False):
         run_tables(rounds=rounds, threads=threads, device=devices(device)[0], only=only)
+
+
+@app.command()
+def choices(
+    rounds: Rounds = 15,
+    threads: Threads = 1,
+    device: Device = "cpu",
+    shapes: Annotated[int, typer.Option(min=1, help="How many shapes are drawn.")] = 64,
+) -> None:
+    """Compare the algorithms that are chosen, by timing and by the cost model, with the best one on drawn shapes."""
+    from harness.bench.choices import run_choices
+    from harness.run.engines.work import devices
+
+    with consoles(quiet=False):
+        run_choices(shapes, rounds, threads, devices(device)[0])
 
 
 @app.command()
@@ -70,7 +85,7 @@ def methods(
 
 def arguments(given: list[str]) -> list[str]:
     """The layers' benchmark is meant when none is named."""
-    named = bool(given) and (given[0] in ("layers", "rectifiers", "methods") or given[0] == "--help")
+    named = bool(given) and (given[0] in ("layers", "choices", "rectifiers", "methods") or given[0] == "--help")
     return given if named else ["layers", *given]
 
 

@@ -20,10 +20,11 @@ from harness.run.engines.work import devices
 from harness.store.lines import StoredCell
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
+from sesn.algorithms.policy import hardware
 from sesn.errors import UsageError
 from sesn.networks.skeleton import known_recipe
 from sesn.tools.images import image_sets, picture_files
-from sesn.tools.machine import device_kind, hardware
+from sesn.tools.machine import device_kind
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
 ORDERS = ("listed", "worth")

@@ -15,8 +15,8 @@ from harness.experiment import CellSettings, Context, Draft, Experiment, Request
 from harness.experiments import gpu_checks, gpu_speed
 from harness.records import Budget, Cell, Measurement
 from sesn._checks import one_of
+from sesn.algorithms.policy import processor
 from sesn.methods import methods_on
-from sesn.tools.machine import processor
 
 REHEARSAL = "rehearsal on "
 NO_GPU = "torch finds no GPU here; `sesn gpu` runs it on a machine that has one"

@@ -19,9 +19,10 @@ from harness.report.escapes import TEMPLATES, as_csv
 from harness.report.findings import WORDS
 from harness.report.rendering import Material, Rendered, rendered
 from harness.report.tables import as_latex, as_markdown
+from sesn._files import replacing
 from sesn.tools.consoles import visible
 from sesn.tools.drawing import SMALL, encoded
-from sesn.tools.files import GeneratedFiles, check_writable, replacing
+from sesn.tools.files import GeneratedFiles, check_writable
 
 FIGURES = ("svg", "pdf", "png")
 TABLES = ("md", "tex")

@@ -22,7 +22,8 @@ from typing import NamedTuple
 from harness.records import Result
 from harness.store.lines import SEAL, StoreError, StoreWarning, encode
 from harness.store.reading import CUT, SUFFIX, Contents, parse
-from sesn.tools.files import advice, check_regular, check_writable, naming, open_own, sync_folder
+from sesn._files import naming
+from sesn.tools.files import advice, check_regular, check_writable, open_own, sync_folder
 
 LOCK = ".lock"
 #: Longer than any note.

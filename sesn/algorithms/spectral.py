@@ -33,8 +33,9 @@ from sesn._torch import (
 )
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
+from sesn.algorithms.policy import policy_of
 
-#: Bytes of spectra of input and output held at once: larger pieces fall out of the cache, smaller ones are slow.
+#: Bytes of spectra of input and output held at once on a CPU: larger pieces fall out of the cache, smaller are slow.
 CHUNK_BYTES = 24 << 20
 #: Axes, kernels, devices and dtypes whose matrices are kept: a network has a few dozen.
 KEPT = 256
@@ -226,10 +227,10 @@ class _ChunkedSpectra(torch.autograd.Function):
 
 
 def _chunk(x: Tensor, kernel: Tensor, transforms: Transforms) -> int:
-    """How many images to take at a time: parts of about the same size, whose spectra fill at most CHUNK_BYTES."""
+    """How many images to take at a time: parts of about the same size, whose spectra fill at most a piece of memory."""
     p, q, _, _ = transforms.image.sizes
     per_image = 2 * p * q * (kernel.shape[0] + kernel.shape[1]) * x.element_size()
-    pieces = max(1, math.ceil(x.shape[0] * per_image / CHUNK_BYTES))
+    pieces = max(1, math.ceil(x.shape[0] * per_image / policy_of(x.device).piece(CHUNK_BYTES)))
     return max(1, math.ceil(x.shape[0] / pieces))
 
 
@@ -269,8 +270,10 @@ class Circle:
     def waves(self, count: int, positions: range, sign: int) -> tuple[Tensor, Tensor]:
         """cos and sign sin of the first `count` frequencies, [count, positions], each rounded once."""
         places = torch.arange(positions.start, positions.stop, positions.step, device=self.device)
+        # torch.compile with dynamic=True takes every float outside a function for a variable, and compiles again when
+        # it finds that it is none.
         turns = torch.outer(torch.arange(count, device=self.device), places) % self.period
-        angles = [6.283185307179586 * turn / self.period for turn in range(self.period)]  # math.pi: see SMALL_BOX
+        angles = [6.283185307179586 * turn / self.period for turn in range(self.period)]  # math.pi is one
         cosine, sine = (
             torch.tensor([function(angle) for angle in angles], device=self.device, dtype=self.dtype)[turns]
             for function in (math.cos, math.sin)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sesn._checks import require
-from sesn.tools.files import check_output, replacing
+from sesn._files import replacing
+from sesn.tools.files import check_output
 from sesn.tools.machine import provenance
 from sesn.tools.options import STDOUT
 

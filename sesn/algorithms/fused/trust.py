@@ -119,15 +119,6 @@ def _with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     return [out.detach(), *torch.autograd.grad(out, inputs, slope)]
 
 
-def fused_if_better(way: str, field: Tensor) -> str:
-    """The algorithm that the cost model chose, or `fused` in the place of `separable` on a GPU that passed the check.
-
-    Both do the same arithmetic, of which `fused` moves less through memory. That it is faster is an estimate: nobody
-    has timed it.
-    """
-    return "fused" if way == "separable" and field.is_cuda and verdict(field.device) else way
-
-
 def checked_way(way: str, field: Tensor) -> str:
     """The algorithm that was asked for by name, unless it is known to be wrong on the device of this tensor."""
     if way == "fused" and field.is_cuda and installed() and verdict(field.device) is False:
