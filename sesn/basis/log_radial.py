@@ -72,7 +72,7 @@ def basis_log_radial(
     """Make a basis of E x E log-radial harmonics.
 
     They are listed order by order (0.5, 1, 2), in each direction by direction, the cosine before the sine, and the
-    first E^2 are kept. They are no products of one-dimensional functions, so the separable algorithm does not apply.
+    first E^2 are kept. They are not products of one-dimensional functions, so the separable algorithm does not apply.
 
     Args:
         grid: the scales; the corners of a box must be more than one sigma from its centre, where ln r is zero.

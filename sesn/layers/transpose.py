@@ -17,8 +17,8 @@ class ScaleConvTranspose(SteerableConv):
     """The adjoint of a ScaleConv with "same" padding: [b, c, s, h, w] -> [b, c', s, stride h, stride w].
 
     With the weight w[o, i, n] it is the adjoint of a ScaleConv from c' to c channels with the weight w[i, o, n]. The
-    sigmas of the basis are in pixels of the output. They should be at least about the stride, for narrower kernels
-    leave gaps between the pixels that they spread: the finer pixels then show where the coarser ones were.
+    sigmas of the basis are in pixels of the output. They should be at least about the stride. Narrower kernels
+    leave gaps between the pixels that they spread, and the finer pixels then show where the coarser ones were.
 
     Args:
         in_channels, out_channels: channels of the two fields.

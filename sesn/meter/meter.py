@@ -53,8 +53,8 @@ class Meter:
             "mean", "zeros", "circular"). Of maps, the background is left out with the border.
 
     Raises:
-        UsageError: the resampler, the ends or the kind is unknown, the crop is negative, or an action is given with a
-            grid.
+        UsageError: the resampler, the ends or the kind is unknown, `crop` or `spoiled` is negative, or an action is
+            given with a grid.
 
     Example:
         >>> meter = sesn.Meter(crop=4)
@@ -79,6 +79,8 @@ class Meter:
         one_of("kind", self.kind, KINDS)
         if self.crop != "auto":
             whole("crop", self.crop, 0, "give pixels to leave out at each border, or 'auto'")
+        if self.spoiled is not None:
+            whole("spoiled", self.spoiled, 0, "give the scale channels to leave out, or None to have them counted")
         resampler_ends(self.resampler, self.ends, self.canvas)
         if self.action is not None and (self.grid is not None or self.spoiled is not None):
             raise UsageError(
