@@ -156,7 +156,8 @@ class Work:
         batch = USUAL_BATCH if recording() else x.shape[0]
         precise = x.dtype in (torch.float32, torch.float64) and not casting(x)
         mode: Mode = "gradients" if torch.is_grad_enabled() else "forward"
-        policy = policy_of(x.device)
+        # A compiler cannot ask a GPU for its properties.
+        policy = CPU if recording() else policy_of(x.device)
         return cls(batch, in_channels, out_channels, rows, columns, precise, mode, policy=policy, size=x.element_size())
 
     @property
