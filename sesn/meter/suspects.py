@@ -163,7 +163,7 @@ def _places(case: Case) -> Iterator[Finding]:
     if flat := sorted(one for one in unread if one.startswith(_FLATTENS)):
         yield Finding(
             "a head over space",
-            f"{', '.join(flat)} makes a vector of a map, so that the layer after it has other weights for every place",
+            f"{', '.join(flat)} makes a vector of a map, so the layer after it has different weights for every place",
             "Take the mean over space before it",
             "nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())",
         )
@@ -186,7 +186,7 @@ def _places(case: Case) -> Iterator[Finding]:
             "position embedding",
             f"with the same number at every place in {_listed(case, [*positions])}, Delta falls from {delta:.2g} to "
             f"{without:.2g}: places do not move with the picture",
-            "Train without it, or give the network images that change their size, and resize the embedding with them",
+            "Train without it, or let images change their size and resize the embedding with them",
             f"module.state_dict()[{own_name(case.module, first)!r}].zero_()",
         )
 
@@ -229,8 +229,8 @@ def _norms(case: Case) -> Iterator[Finding]:
         yield Finding(
             "statistics of the input",
             f"{type(layer).__name__} ({own_name(case.module, worst)}) divides by the spread of its input, which "
-            f"{_what_is_done(case)} changes by {changed[worst]:.0%}: what the border and earlier layers change reaches "
-            "every place",
+            f"{_what_is_done(case)} changes by {changed[worst]:.0%}: so a change at the border or in an earlier layer "
+            "reaches every place",
             "Use running statistics in eval mode, or fold the normalisation into the weights",
             f"sesn.ScaleBatchNorm({channels})" if of_field else f"nn.BatchNorm2d({channels})",
         )
