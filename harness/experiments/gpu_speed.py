@@ -17,6 +17,7 @@ from harness.stopwatch import interleave, peak_bytes, time_training
 from sesn import ScaleBatchNorm, ScaleConv, ScaleGrid, ScaleLift, ScaleProjection, basis_a
 from sesn.algorithms import DEVICE_ALGORITHMS
 from sesn.methods import PLAIN, method
+from sesn.methods.steerable import SESN_VECTOR
 from sesn.networks.skeleton import known_recipe
 
 #: What is timed of each layer: every algorithm, and the obvious form; each beside the dense algorithm.
@@ -96,7 +97,7 @@ def _two_layers() -> nn.Module:
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "two layers, evaluation": (_two_layers, False),
     "two layers, training": (_two_layers, True),
-    "MNIST-scale network, training": (lambda: method("sesn-vector").build("mnist", "paper", resolution=28), True),
+    "MNIST-scale network, training": (lambda: SESN_VECTOR.build("mnist", "paper", resolution=28), True),
 }
 
 
