@@ -76,7 +76,12 @@ class Asked:
 
     def _gpu(self) -> str:
         """What the cells about a GPU are about. On the processor they are rehearsed if they are asked for by name."""
-        device = devices(self.choice.device)[0]
+        try:
+            device = devices(self.choice.device)[0]
+        except UsageError:
+            if GPU.key in self.experiments:
+                raise
+            return ""  # a cluster may have it; where cells run, it is said what is wrong
         if device_kind(device) != "cpu":
             return hardware(device)
         return rehearsal() if self.choice.device == "cpu" and GPU.key in self.experiments else ""

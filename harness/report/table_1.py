@@ -197,4 +197,6 @@ def remarks(frame: Any) -> list[str]:
     """The rule behind the marks, and where a layer that is not marked equivariant is so between some of its scales."""
     rules = [sentence(f"mark-{name}", small=SMALL) for name in ("equivariant", "admissible", "brackets")]
     uneven = frame[frame["equivariance_measured"].eq("no") & frame["best_scale_delta"].le(SMALL * frame["delta_cnn"])]
-    return rules + [sentence("mark-by-scale", **line) for line in uneven.to_dict("records")]
+    alike = uneven.groupby(["worst_scale", "worst_scale_delta", "best_scale", "best_scale_delta"], sort=False)
+    lines = [part.iloc[0].to_dict() | {"label": " and ".join(part["label"])} for _, part in alike]
+    return rules + [sentence("mark-by-scale", **line) for line in lines]
