@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
@@ -28,13 +29,16 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Milliseconds of each step, round by round: every round runs all steps once, so drift hits them alike.
 
+    Their order is drawn anew in each round: a step that always followed the same one would find what that left in the
+    caches, and one that does the same work twice would be the quicker the second time.
+
     `on_round` is told before each round, outside the timed part, how much is done (0..1).
     """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     for index in range(warmup + rounds):
         on_round(index / (warmup + rounds))
-        for name, step in steps.items():
-            elapsed = milliseconds(step, device)
+        for name in random.Random(index).sample(list(steps), len(steps)):
+            elapsed = milliseconds(steps[name], device)
             if index >= warmup:
                 samples[name].append(elapsed)
     return samples

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement
-from harness.report import generalisation
+from harness.report import generalisation, generalisation_goal
 from harness.report.select import Selection, select
 from harness.report.summaries import octaves_near_the_best
 
@@ -91,6 +91,28 @@ def test_what_is_published_of_single_scales_stands_beside_what_was_measured_ther
     assert "96.3 (90.0) at 0.5, 98.6 (95.0) at 1, 98.4 (94.0) at 2, 96.4 at 4, 51.8 at 8 (Barisin et al. 2024)" in told
     nothing = generalisation.summary_frame(selections(("ss-cnn", 0, {17: 40.0, 40: 90.0})))
     assert generalisation.by_scale(nothing) == []
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "delta", "seconds", "met"),
+    [(93.0, 0.01, 9.0, True), (92.0, 0.01, 9.0, False), (93.0, 0.011, 9.0, False), (93.0, 0.01, 9.1, False)],
+)
+def test_a_goal_is_reached_only_by_accuracy_delta_and_time_together(
+    accuracy: float, delta: float, seconds: float, met: bool
+) -> None:
+    def trained(method: str, design: str, times: tuple[float, ...]) -> Any:
+        at = SETTINGS | {"design": design, "augmented": False}
+        places = [{"scale": scale, "trained": scale == 40, "pictures": 200} for scale in (17, 40)]
+        seen = [Measurement("accuracy", (accuracy,), place) for place in places]
+        seen += [Measurement("delta", (value,), place) for place, value in zip(places, (delta, 1e-3), strict=True)]
+        cell = Cell("scale-generalisation", 1, "lite", method, at, 0)
+        return synthetic.rows(cell, [*seen, Measurement("epoch_time", times, {})])
+
+    results = [*trained("cnn", "published", (40.0, 3.0)), *trained("sesn-vector", "wide", (seconds, 80.0))]
+    goal, told = generalisation_goal.says(generalisation.summary_frame(_selected(synthetic.frame(results))))
+    assert "FovAvg (92.0 %)" in goal
+    assert told.startswith("SESN Vector, wide reaches it" if met else "SESN Vector, wide does not reach it")
+    assert f"{accuracy:.1f} %, Δ of" in told
 
 
 def test_no_rows_give_empty_frames() -> None:

@@ -53,13 +53,14 @@ def rectifiers(rounds: Rounds = 9, threads: Threads = 2, device: Device = "cpu")
     """Compare a plain, a band-limited and a nested ReLU on maps of several sides."""
     import torch
 
+    from harness.bench.printing import table_console
     from harness.bench.rectifiers import rectifier_table
     from harness.run.engines.work import devices
     from sesn.tools.machine import machine_line
 
-    with consoles(quiet=False) as (console, _):
+    with consoles(quiet=False):
         torch.set_num_threads(threads)
-        where = torch.device(devices(device)[0])
+        where, console = torch.device(devices(device)[0]), table_console()
         console.print(f"forward + backward, float32, medians of {rounds} interleaved rounds; {machine_line(where)}")
         console.print(rectifier_table(rounds, where))
 

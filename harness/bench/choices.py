@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
 from harness.bench.layers import MNIST, STL10, WIDE, step_of
-from harness.stopwatch import Step, interleave
+from harness.bench.printing import table_console
+from harness.stopwatch import Step, interleave, keep_freed_memory
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, tuning
 from sesn.algorithms.choose import Mode
 from sesn.algorithms.decide import candidates_on
@@ -43,7 +43,6 @@ LEAST_WORK, MOST_WORK = 4e6, 5e8
 MOST_RESPONSES = 3e7
 #: Who chose, the most times the best algorithm's time that it may take, and on which share of the shapes.
 TARGETS = {"measured": (1.1, 0.95), "model": (1.5, 0.90)}
-WIDTH = 150
 
 
 @dataclass(frozen=True)
@@ -184,9 +183,8 @@ def _with(memory: Memory, step: Step) -> Step:
 def run_choices(count: int, rounds: int, threads: int, device: str) -> list[ChoiceTimes]:
     """Time the drawn shapes, print them and the shares on which each chooser came near enough to the best."""
     torch.set_num_threads(threads)
-    where, console = torch.device(device), Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    keep_freed_memory()
+    where, console = torch.device(device), table_console()
     shapes = drawn_shapes(count)
     results = [measure_choice(shape, rounds, where) for shape in track(shapes, "shapes", console=console)]
     console.print(f"{count} shapes, float32, least of {rounds} interleaved rounds; {machine_line(where)}")

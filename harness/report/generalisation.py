@@ -29,7 +29,10 @@ AUGMENTED = (0, (1, 1))
 TICKS = (0.5, 1, 2, 4, 8, 17, 24, 32, 40, 48, 64)
 #: Accuracy within so many points of the best is as good.
 POINTS = 2.0
-SUMMARY = ["everywhere", "outside", "worst", "octaves", "consistency", "delta", "epoch_time", "runs"]
+SUMMARY = ["everywhere", "outside", "worst", "octaves", "consistency", "delta", "largest_delta", "largest_delta_scale"]
+SUMMARY += ["epoch_time", "least_epoch_time", "runs"]
+#: The method whose published accuracy is to be beaten.
+RIVAL = "fov-avg"
 
 
 def curves_frame(selections: Mapping[str, Selection]) -> Any:
@@ -70,21 +73,25 @@ def _ordered(points: Any) -> Any:
 def summary_frame(selections: Mapping[str, Selection]) -> Any:
     """One line per series: accuracy at all scales, outside training, at the worst, the octaves near the best, Delta."""
     chosen, points = selections[EXPERIMENT], curves_frame(selections)
-    columns = [*PLACE, *SERIES, *SUMMARY, "published", "published_by_scale"]
+    columns = [*PLACE, *SERIES, *SUMMARY, "published", "published_by_scale", "published_rival"]
     if not len(points):
         return pd.DataFrame(columns=columns)
     lines = []
     for place, part in points.groupby([*PLACE, *SERIES], sort=False, observed=True):
         at = dict(zip([*PLACE, *SERIES], place, strict=True))
         known = {"published": _published(chosen.paper, at), "published_by_scale": _by_scale(chosen.paper, at, part)}
+        rival = at | {"method": RIVAL, "design": PUBLISHED, "augmented": False}
+        known["published_rival"] = _published(chosen.paper, rival)
         lines.append(at | _summary(part, where(chosen.rows, **at)) | known)
     return pd.DataFrame(lines, columns=columns)
 
 
 def _summary(part: Any, rows: Any) -> dict[str, float]:
     outside = part[~part["trained"].astype(bool)]
-    delta = where(rows, metric="delta")
-    delta = delta[~delta["trained"].astype(bool)] if len(delta) else delta
+    everywhere = where(rows, metric="delta")
+    delta = everywhere[~everywhere["trained"].astype(bool)] if len(everywhere) else everywhere
+    by_scale = medians(everywhere, "scale") if len(everywhere) else pd.Series({math.nan: math.nan})
+    times = where(rows, metric="epoch_time")
 
     def middle(metric: str) -> float:
         found = where(rows, metric=metric)
@@ -97,7 +104,10 @@ def _summary(part: Any, rows: Any) -> dict[str, float]:
         "octaves": octaves_near_the_best(part["scale"], part["mean"], POINTS),
         "consistency": middle("consistency"),
         "delta": float(medians(delta, "metric").iloc[0]) if len(delta) else math.nan,
+        "largest_delta": float(by_scale.max()),
+        "largest_delta_scale": float(by_scale.idxmax()) if by_scale.notna().any() else math.nan,
         "epoch_time": middle("epoch_time"),
+        "least_epoch_time": float(times["value"].min()) if len(times) else math.nan,
         "runs": int(part["draws"].max()),
     }
 
