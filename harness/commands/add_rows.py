@@ -21,7 +21,7 @@ def add_rows(
     file: Annotated[Path, typer.Argument(help="File of rows of one experiment, such as the gpu.jsonl of `sesn gpu`.")],
     rows: Annotated[Path, typer.Option(help="Folder where results are stored as rows.")] = ROWS,
 ) -> None:
-    """Add rows that were measured on another machine, after every line of them was checked.
+    """Add rows that were measured on another machine, after checking every line of them.
 
     A file with anything wrong in it is refused as a whole, and the line that is wrong is named. What is stored already
     is not added again. Exit status: 0 if all rows of the file are now stored, 2 if it was refused.

@@ -126,9 +126,9 @@ def basis_for(
 ) -> SteerableBasis:
     """Make a good basis from the range of object sizes that a network should cover.
 
-    It has `scales` widths in equal ratios. The largest width is to the smallest as the largest object is to the
-    smallest. The functions are the ten of type A up to order 3, with wide windows, which cut nothing off. The
-    documentation's page "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
+    It has `scales` widths in equal ratios. The largest width over the smallest is the largest size over the smallest.
+    The functions are the ten of type A up to order 3, with wide windows, which cut nothing off. The documentation's
+    page "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
 
     Args:
         sizes: the smallest and the largest size of the objects, in any unit, since their ratio alone counts:
