@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 from hypothesis import given
@@ -18,6 +20,7 @@ from harness.report import generalisation, generalisation_goal
 from harness.report.select import Selection, select
 from harness.report.summaries import octaves_near_the_best
 
+ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"data": "mnist", "recipe": "paper", "family": "stir", "scenario": "33-48", "design": "published"}
 
 
@@ -135,3 +138,37 @@ def test_octaves_near_the_best_are_those_of_the_longest_good_run_around_it(value
     shuffled = np.random.default_rng(0).permutation(len(values))
     found = octaves_near_the_best(scales[shuffled], np.array(values)[shuffled], points)
     assert found == pytest.approx(high - low)
+
+
+# What docs/sizes-outside-training.md says
+
+
+def _committed(family: str) -> Any:
+    lines = pd.read_csv(ROOT / "reports" / "tables" / "scale-generalisation-table.csv")
+    lines = lines[lines["family"].eq(family)]
+    augmented = lines["augmented"].map({True: "+", False: ""})
+    return lines.set_index(lines["method"] + augmented + lines["design"].map({"wide": "-wide", "published": ""}))
+
+
+@pytest.mark.parametrize("family", ["stir", "large-scale"])
+def test_the_page_on_sizes_says_what_holds_in_both_families(family: str) -> None:
+    lines = _committed(family)
+    assert list(lines["everywhere"].sort_values().index[-2:]) == ["dss-vector", "riesz"]
+    assert lines["delta"].idxmin() == "sesn-vector-wide"
+    assert lines["delta"]["sesn-vector"] > 10 * lines["delta"]["sesn-vector-wide"]
+    assert lines["worst"]["sesn-vector-wide"] > lines["worst"]["sesn-vector"]
+
+
+def test_the_page_on_sizes_says_what_differs_between_the_families() -> None:
+    stir, large = _committed("stir")["everywhere"], _committed("large-scale")["everywhere"]
+    assert stir["cnn+"] > stir["cnn"]
+    assert large["cnn+"] <= large["cnn"]
+    assert stir["sesn-vector-wide"] == pytest.approx(stir["sesn-vector"], abs=1)
+    assert large["sesn-vector-wide"] > large["sesn-vector"]
+
+
+def test_the_page_on_sizes_says_how_far_the_published_means_are() -> None:
+    lines = _committed("stir").dropna(subset=["published"])
+    difference = lines["everywhere"] - lines["published"]
+    assert difference["fov-avg"] == pytest.approx(-6, abs=0.5)
+    assert difference.drop("fov-avg").abs().max() < 5

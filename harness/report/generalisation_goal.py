@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.report.findings import sentence
-from harness.report.generalisation import PLACE, RIVAL, SERIES, place_label, series_label
+from harness.report.generalisation import PLACE, SERIES, place_label, series_label
 from harness.report.select import first, where
-from sesn.methods import METHODS
+from sesn.methods import METHODS, PLAIN
 
 LARGEST_DELTA = 1e-2
 #: Times the time of the CNN.
@@ -20,12 +20,12 @@ def says(frame: Any) -> list[str]:
     """The goal, and of every SESN what it has reached, wherever the rival's accuracy is published."""
     told = []
     for place, part in frame.groupby(PLACE, sort=False, observed=True):
-        ours = part[part["method"].str.startswith("sesn") & part["published_rival"].notna()]
+        ours = part[part["method"].map(lambda key: METHODS[key].ours) & part["published_rival"].notna()]
         if len(ours):
-            rival = {"rival": METHODS[RIVAL].label, "accuracy": first(ours, "published_rival")}
+            rival = {"rival": METHODS[ours["rival"].iloc[0]].label, "accuracy": first(ours, "published_rival")}
             bounds = {"delta": LARGEST_DELTA, "most": MOST_TIME}
             told.append(sentence("generalisation-goal", place=place_label(*place), **rival, **bounds))
-        base = first(where(part, method="cnn", augmented=False), "least_epoch_time")
+        base = first(where(part, method=PLAIN["stir"], augmented=False), "least_epoch_time")
         told += [_reached(line, base) for line in ours.to_dict("records")]
     return told
 

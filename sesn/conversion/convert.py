@@ -112,10 +112,13 @@ def convert(
     head = _head(copied, calls) if head is None else _named(copied, head)
     projection = _projection(project, head, reference, len(grid))
     trial = Trial(copied, basis_of, reference, head)
-    output = trial.run(example)
+    report = _tried(trial, example, original)
+    if not report.runs:
+        early = Trial(copied, basis_of, reference, head, early=True)
+        again = _tried(early, example, original)
+        trial, report = (early, again) if again.runs else (trial, report)
     for module, mode in zip(copied.modules(), modes, strict=True):
         module.training = mode
-    report = _reported(trial, output, original)
     _warn(report)
     return Conversion(_assembled(trial, head, projection), report)
 
@@ -194,7 +197,8 @@ def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> 
     return nn.Sequential(OrderedDict(network=network, projection=projection))
 
 
-def _reported(trial: Trial, output: Any, original: Any) -> ConversionReport:
+def _tried(trial: Trial, example: Tensor, original: Any) -> ConversionReport:
+    output = trial.run(example.clone())
     report = ConversionReport(tuple(trial.steps), trial.reference, None)
     if not report.runs:
         return report
