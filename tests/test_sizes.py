@@ -197,8 +197,8 @@ class Patches(nn.Module):
 def test_a_size_is_tried_with_the_original_once() -> None:
     network = Patches().eval()
     assert fitting_sizes(network, None, None, (1.41, 2.0), Meter()).fixed
-    # The original once for both branches at a factor of 1, then rescaled images: four near each downscale, and the first
-    # downscale as it is.
+    # The original once for both branches at a factor of 1, then rescaled images: four near each downscale, and
+    # the first as it is.
     assert len(network.given) == 1 + 9
 
 
