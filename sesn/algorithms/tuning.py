@@ -124,6 +124,9 @@ def timed(job: Job, step_of: Callable[[Ways], Step]) -> Decision:
         if known.reason == "measured":
             return known
         times = _contest(job, known.ways, step_of)
+        if times is None:
+            warnings.warn("there is not memory enough to time a layer; the model chooses", RuntimeWarning, stacklevel=2)
+            return known
         assert job.batch is not None  # nobody times a graph
         MEMORY.current.add(hardware(job.device), job.key, job.batch, times)
         if _SETTING.file is not None:
@@ -131,13 +134,18 @@ def timed(job: Job, step_of: Callable[[Ways], Step]) -> Decision:
         return Decision(times.ways, "measured", times)
 
 
-def _contest(job: Job, expected: Ways, step_of: Callable[[Ways], Step]) -> Times:
-    """Time every algorithm at all scales; then mixtures, for which the model is corrected by these times."""
+def _contest(job: Job, expected: Ways, step_of: Callable[[Ways], Step]) -> Times | None:
+    """Time every algorithm at all scales; then mixtures, for which the model is corrected by these times.
+
+    None where memory is enough for none of them.
+    """
     scales, costs = len(job.boxes), job.costs(candidates_on(job.device))
     totals = {way: sum(cost[way] for cost in costs) for way in costs[0]}
     bound = min(UNLIKELY * min(totals.values()), math.inf)
     alike = {(way,) * scales: total for way, total in totals.items() if total <= bound and math.isfinite(total)}
     least = _least(list(alike), step_of, job.device)
+    if not least:
+        return None
     slowness = {ways[0]: time / alike[ways] for ways, time in least.items()}
     mixed = tuple(min(slowness, key=lambda way, cost=cost: cost[way] * slowness[way]) for cost in costs)  # type: ignore[misc]
     if more := [ways for ways in dict.fromkeys((mixed, expected)) if ways not in least]:
@@ -151,7 +159,7 @@ def _contest(job: Job, expected: Ways, step_of: Callable[[Ways], Step]) -> Times
 def _least(contestants: list[Ways], step_of: Callable[[Ways], Step], device: torch.device) -> dict[Ways, float]:
     """The least milliseconds of those that memory is enough for."""
     steps = {ways: step for ways in contestants if _fits(step := step_of(ways))}
-    return least_milliseconds(steps, device)
+    return least_milliseconds(steps, device) if steps else {}
 
 
 def _fits(step: Step) -> bool:
