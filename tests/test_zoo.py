@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import zoo
-from click.testing import Result
 from torch import Tensor, nn
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sesn import assert_equivariant, equivariance_error
 from sesn.tools.app import app

@@ -36,7 +36,8 @@ class Axis:
     @classmethod
     def of(cls, size: int, kernel_size: int, stride: int, padding: int, circular: bool) -> Axis:
         """The axis of a convolution with an odd window of `kernel_size`, padded by `padding` before striding."""
-        size = plain_number(size)
+        # The compiler of torch 2.6 leaves the numbers of modules open, too.
+        size, kernel_size, stride, padding = (plain_number(one) for one in (size, kernel_size, stride, padding))
         room = size + 2 * padding - kernel_size
         least = max(1, kernel_size - 2 * padding)
         rule = f"at least {least} for kernel_size={kernel_size} and padding={padding}"

@@ -21,7 +21,7 @@ or both gradients, have weights of their own. The choice is made scale by scale,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import torch
@@ -146,9 +146,9 @@ class Work:
     precise: bool = True
     mode: Mode = "gradients"
     groups: int = 1
-    policy: DevicePolicy = CPU
     size: int = 4
     rounded: bool = False
+    policy: DevicePolicy = field(kw_only=True)
 
     @classmethod
     def on(cls, x: Tensor, in_channels: int, out_channels: int, rows: Axis, columns: Axis) -> Work:

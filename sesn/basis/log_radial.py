@@ -12,6 +12,7 @@ a wave in ln r; here it is a change of sigma like any other.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,19 +41,24 @@ class LogRadial:
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """The functions [count, v, v] at coordinates in units of sigma."""
-        pixel = x[0, 1] - x[0, 0] if x.shape[-1] > 1 else torch.ones_like(x[0, 0])
-        # The centre would have the logarithm of zero; it is taken to be as far out as its neighbours, as in SS-CNN.
-        r = torch.maximum(torch.hypot(x, y), pixel)
-        phi = torch.atan2(x, -y)  # from the upward direction, to the right
-        logarithm, turns = r.log(), 2 * math.pi / r.amax().log()
-        inside = (torch.hypot(x, y) <= x.amax() * (1 + 1e-12)) / r
-        planes = [
-            inside * beam * wave(turns * order * logarithm + PHASE)
-            for order in self.orders
-            for beam in (_beam(phi, direction, self.width) for direction in _directions(self.directions))
-            for wave in (torch.cos, torch.sin)
-        ]
-        return torch.stack(planes[: self.count])
+        return waves(x, y, self.directions, self.width, self.orders)[: self.count]
+
+
+def waves(x: Tensor, y: Tensor, directions: int, width: float, orders: Sequence[float]) -> Tensor:
+    """The pairs of waves in all orders and directions [2 orders directions, v, v]."""
+    pixel = x[0, 1] - x[0, 0] if x.shape[-1] > 1 else torch.ones_like(x[0, 0])
+    # The centre would have the logarithm of zero; it is taken to be as far out as its neighbours, as in SS-CNN.
+    r = torch.maximum(torch.hypot(x, y), pixel)
+    phi = torch.atan2(x, -y)  # from the upward direction, to the right
+    logarithm, turns = r.log(), 2 * math.pi / r.amax().log()
+    inside = (torch.hypot(x, y) <= x.amax() * (1 + 1e-12)) / r
+    planes = [
+        inside * beam * wave(turns * order * logarithm + PHASE)
+        for order in orders
+        for beam in (_beam(phi, direction, width) for direction in _directions(directions))
+        for wave in (torch.cos, torch.sin)
+    ]
+    return torch.stack(planes)
 
 
 def _directions(count: int) -> list[float]:

@@ -74,7 +74,7 @@ class ChoosesAlgorithms:
             return ways
         device, dtype, mode = field.device, arithmetic(field), mode_of(field, weight)
         if recording():
-            return self._recorded_ways(device.type, device.index, dtype, mode, rows.numbers, columns.numbers)
+            return self._recorded_ways(device.type, device.index, dtype, mode, *rows.numbers, *columns.numbers)
         job = self._job(device, dtype, mode, field.shape[0], rows, columns)
         found = decide(job)
         if found.reason != "measured" and may_time(field):
@@ -82,12 +82,10 @@ class ChoosesAlgorithms:
         return found.ways
 
     @constant
-    def _recorded_ways(
-        self, kind: str, index: int | None, dtype: str, mode: Mode, rows: tuple[int, ...], columns: tuple[int, ...]
-    ) -> Ways:
+    def _recorded_ways(self, kind: str, index: int | None, dtype: str, mode: Mode, *numbers: int) -> Ways:
         """Those of a graph that serves any batch, which a compiler takes for constants."""
         device = torch.device(kind) if index is None else torch.device(kind, index)
-        return decide(self._job(device, dtype, mode, None, Axis(*rows), Axis(*columns))).ways  # type: ignore[arg-type]
+        return decide(self._job(device, dtype, mode, None, Axis(*numbers[:5]), Axis(*numbers[5:]))).ways  # type: ignore[arg-type]
 
     def _job(self, device: torch.device, dtype: str, mode: Mode, batch: int | None, rows: Axis, columns: Axis) -> Job:
         windows, basis = self._windows(), self.basis

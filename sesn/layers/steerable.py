@@ -193,7 +193,8 @@ class SteerableConv(WithMeaning, ChoosesAlgorithms, TensorModule):
             self._sample(weight)
 
     def _samples(self, scale: int) -> Tensor:
-        return self.get_buffer(f"_samples_{scale}")
+        samples: Tensor = getattr(self, f"_samples_{scale}")  # get_buffer, which compilers of torch 2.6 do not know
+        return samples
 
     def _taps(self, scale: int, rows: Axis, columns: Axis) -> Tensor:
         """The functions of one scale [n, y, x], cropped to the taps that can see data."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
-from sesn.basis.log_radial import LogRadial
+from sesn.basis.log_radial import waves
 from sesn.errors import WrongTypeError
 from sesn.methods._layer import BaselineLayer, correlate, largest, odd_side, positive
 from sesn.methods.cnn import conv1x1
@@ -39,9 +39,9 @@ def harmonics(side: int, orders: Sequence[float], angles: int) -> tuple[Tensor, 
     """
     offsets = torch.arange(side, dtype=torch.float64) - side // 2
     rows, columns = torch.meshgrid(offsets, offsets, indexing="ij")
-    waves = LogRadial(2 * len(orders) * angles, angles, ANGULAR_SIGMA, tuple(orders))(columns, rows)
-    waves = waves / waves.square().sum(dim=(-2, -1), keepdim=True).sqrt()
-    real, imaginary = waves.reshape(len(orders), angles, 2, side, side).unbind(2)
+    planes = waves(columns, rows, angles, ANGULAR_SIGMA, orders)
+    planes = planes / planes.square().sum(dim=(-2, -1), keepdim=True).sqrt()
+    real, imaginary = planes.reshape(len(orders), angles, 2, side, side).unbind(2)
     return real, imaginary
 
 

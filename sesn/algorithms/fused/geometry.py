@@ -123,7 +123,8 @@ def _connected(named: Sequence[tuple[int, int]]) -> list[tuple[list[int], list[i
     parts: list[tuple[set[int], set[int]]] = []
     for row, column in named:
         joined = [part for part in parts if row in part[0] or column in part[1]]
-        rows, columns = ({one}.union(*(part[axis] for part in joined)) for axis, one in ((0, row), (1, column)))
+        rows = {row, *(other for part in joined for other in part[0])}
+        columns = {column, *(other for part in joined for other in part[1])}
         parts = [part for part in parts if part not in joined] + [(rows, columns)]
     return [(sorted(rows), sorted(columns)) for rows, columns in parts]
 
