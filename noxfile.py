@@ -104,7 +104,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Time the layers against the textbook form and an ordinary convolution; `-- methods` times whole networks."""
+    """Time the layers against the textbook form and a convolution; `-- choices` and `-- methods` time others."""
     install(session, "-e", ".[harness]")
     session.run("python", "-m", "harness.bench", *session.posargs)
 
@@ -151,6 +151,14 @@ def kernels(session: nox.Session) -> None:
     for interpret in ("1", "0"):
         env = {**ONE_THREAD, "TRITON_INTERPRET": interpret, "TRITON_DEFAULT_FP_FUSION": "1"}
         session.run("pytest", "-m", "not slow", *TWO_WORKERS, "tests/kernels", *session.posargs, env=env)
+
+
+@nox.session(default=False)
+def gpu(session: nox.Session) -> None:
+    """Test and time everything on this machine's GPU; `-- --device cpu` rehearses it (on Linux with CUDA: 3 GB)."""
+    # Without constraints.txt: torch's build for CUDA asks for a Triton of its own.
+    session.install("-e", ".[harness,test,gpu]")
+    session.run("sesn", "gpu", *session.posargs)
 
 
 @nox.session(default=False)

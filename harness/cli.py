@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from harness.commands.add_rows import add_rows
 from harness.commands.data import data
+from harness.commands.gpu import gpu
 from harness.commands.methods import methods
 from harness.commands.plan import plan
 from harness.commands.report import report
@@ -13,5 +15,5 @@ from harness.commands.run import run
 from harness.commands.status import status
 
 commands = typer.Typer()
-for _command in (plan, status, run, data, report, reproduce, methods):
+for _command in (plan, status, run, data, report, reproduce, methods, gpu, add_rows):
     commands.command()(_command)

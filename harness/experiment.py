@@ -109,6 +109,8 @@ class Request:
         training: settings added to every training cell, such as {"precision": "amp"} or {"ranks": 2}.
         digit_counts, stl10_counts: the images to train on and to test on that there are: files may be prefixes, and
             what was measured on fewer images is another cell.
+        gpu: the name of the GPU that the cells about one are about, or of what stands in for it in a rehearsal; empty
+            where there is none.
     """
 
     budget: Budget = "smoke"
@@ -120,6 +122,7 @@ class Request:
     training: dict[str, Any] = field(default_factory=dict)
     digit_counts: tuple[int, int] = (10_000, 50_000)
     stl10_counts: tuple[int, int] = (5000, 8000)
+    gpu: str = ""
 
     def __post_init__(self) -> None:
         if self.budget not in BUDGETS:

@@ -59,6 +59,10 @@ METRICS: dict[str, str] = {
     "multiply_adds": "",
     "peak_memory": "MB",
     "images_per_second": "1/s",
+    # a GPU: how far results lie from what they should be, relative to the largest; tests; what the device has
+    "relative_error": "",
+    "tests_passed": "",
+    "device_memory": "MB",
     # training: one value per epoch, or one at the end
     "train_loss": "",
     "learning_rate": "",

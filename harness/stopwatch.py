@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import time
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity, profile
 
+from sesn.algorithms.timing import milliseconds
 from sesn.networks import multiply_adds, unused_parameters
 
 Step = Callable[[], None]
@@ -28,30 +29,19 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Milliseconds of each step, round by round: every round runs all steps once, so drift hits them alike.
 
+    Their order is drawn anew in each round: a step that always followed the same one would find what that left in the
+    caches, and one that does the same work twice would be the quicker the second time.
+
     `on_round` is told before each round, outside the timed part, how much is done (0..1).
     """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     for index in range(warmup + rounds):
         on_round(index / (warmup + rounds))
-        for name, step in steps.items():
-            elapsed = _milliseconds(step, device)
+        for name in random.Random(index).sample(list(steps), len(steps)):
+            elapsed = milliseconds(steps[name], device)
             if index >= warmup:
                 samples[name].append(elapsed)
     return samples
-
-
-def _milliseconds(step: Step, device: torch.device) -> float:
-    """Device events where the device has them, the clock otherwise."""
-    if device.type == "cuda":
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        start.record()
-        step()
-        stop.record()
-        torch.cuda.synchronize(device)
-        return float(start.elapsed_time(stop))
-    begin = time.perf_counter()
-    step()
-    return (time.perf_counter() - begin) * 1e3
 
 
 def peak_bytes(step: Step, device: torch.device) -> int:

@@ -9,7 +9,9 @@ from sesn import networks as networks
 from sesn import scales as scales
 from sesn import strategies as strategies
 from sesn import tools as tools
+from sesn.algorithms.plan import ConvolutionPlan as ConvolutionPlan
 from sesn.algorithms.resample import resampling_matrix as resampling_matrix
+from sesn.algorithms.tuning import tuning as tuning
 from sesn.basis import SteerableBasis as SteerableBasis
 from sesn.basis import basis_a as basis_a
 from sesn.basis import basis_b as basis_b

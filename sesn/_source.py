@@ -10,14 +10,18 @@ import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from sesn.errors import UsageError
 
 #: Where code lies that is not the user's: this project, and the standard library.
 _OURS = (Path(__file__).parent, Path(__file__).parents[1] / "harness", Path(sysconfig.get_path("stdlib")))
+
+#: So many names are listed in a message.
+_MOST_NAMES = 12
 
 
 class Named(NamedTuple):
@@ -56,8 +60,24 @@ def named(text: str, what: str, form: str, example: str) -> Named:
     path, source = path.resolve(), path.read_bytes()
     module = _run(path, source, what)
     if not hasattr(module, name):
-        raise UsageError(f"{what}: {path} has no name `{name}`; for example {example}")
+        raise UsageError(f"{what}: {path} has no name `{name}`; {names_in(module, name) or f'for example {example}'}")
     return Named(path, name, getattr(module, name), digest(source))
+
+
+def names_in(module: ModuleType, wanted: str) -> str:
+    """What a module has in place of a name that it has not, the most similar names first; nothing if it has none."""
+    found = [name for name, value in vars(module).items() if not name.startswith("_") and _is_own(value, module)]
+    near = get_close_matches(wanted, found, n=_MOST_NAMES)
+    shown = [*near, *(name for name in found if name not in near)]
+    rest = f" and {len(shown) - _MOST_NAMES} more" if len(shown) > _MOST_NAMES else ""
+    return f"it has {', '.join(shown[:_MOST_NAMES])}{rest}" if shown else ""
+
+
+def _is_own(value: Any, module: ModuleType) -> bool:
+    """Whether a value may be meant by who names one: no plain data, nor what was imported from another package."""
+    if isinstance(value, type | FunctionType):
+        return value.__module__.partition(".")[0] == module.__name__.partition(".")[0]
+    return not isinstance(value, ModuleType) and type(value).__module__ not in ("builtins", "typing", "__future__")
 
 
 def digest(source: bytes) -> str:

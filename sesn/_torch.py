@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from sesn.errors import UsageError
+
 T = TypeVar("T")
 
 
@@ -32,6 +34,7 @@ _batched = _private("_C._functorch.is_legacy_batchedtensor", lambda tensor: Fals
 _dispatch_mode = _private("_C._get_dispatch_mode", lambda key: None)
 _FAKE = _private("_C._TorchDispatchModeKey.FAKE", None)
 _tracing = _private("_C._is_tracing", lambda: False)
+_dispatch_modes = _private("_C._len_torch_dispatch_stack", lambda: 0)
 
 #: Layers that share a base class which torch does not show.
 BATCH_NORM: type[Any] = _private("nn.modules.batchnorm._BatchNorm", nn.BatchNorm2d)
@@ -57,12 +60,51 @@ def transforming() -> bool:
     return _interpreter() is not None or getattr(forward_ad, "_current_level", -1) >= 0
 
 
+def watched() -> bool:
+    """True where a dispatch mode sees every operation: a counter of operations would count those of a timing, too."""
+    return bool(_dispatch_modes() > 0)
+
+
+def constant(function: Callable[..., T]) -> Callable[..., T]:
+    """Have torch.compile call a function of plain numbers and text once, and take its result for a constant.
+
+    It is `torch.compiler.assume_constant_result`, whose first use takes seconds to import the compiler.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 def may_keep(like: Tensor) -> bool:
     """May I cache now? Whether what is made for a tensor, its device and its dtype, serves later calls as well.
 
     Not while a graph is recorded, nor for tensors of another kind than torch's own.
     """
     return not recording() and type(like) in (Tensor, nn.Parameter)
+
+
+#: What captured graphs read by its address; nobody says when a graph is gone.
+_READ_BY_GRAPHS: dict[int, Any] = {}
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured: what is computed then has no values before the graph is replayed."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def held_for_graphs(kept: T, device: torch.device) -> T:
+    """What was kept, never to be freed if a graph that is being captured will read it at each replay."""
+    if capturing(device):
+        _READ_BY_GRAPHS[id(kept)] = kept
+    return kept
+
+
+def refuse_capture(device: torch.device) -> None:
+    """Refuse to make what is to be kept while a graph is captured: it would have no values outside of the graph."""
+    if capturing(device):
+        raise UsageError(
+            "a constant of a layer cannot be made while a CUDA graph is captured; run the module once or twice on an "
+            "input of the same shape and dtype, and in the same mode, before the capture"
+        )
 
 
 def version(tensor: Tensor) -> int | None:

@@ -41,7 +41,7 @@ class ScaleGrid:
         sigmas: the widths.
 
     Raises:
-        UsageError: they are no positive, finite, increasing numbers.
+        UsageError: they are not positive, finite, increasing numbers.
 
     Example:
         >>> sesn.ScaleGrid([1.0, 1.41, 2.0]).ratio
@@ -118,7 +118,7 @@ class ScaleGrid:
             how far it is off. No pair at all, with a residual of NaN, means that the factor reaches beyond the grid.
 
         Raises:
-            UsageError: the factor is no positive, finite number.
+            UsageError: the factor is not a positive, finite number.
 
         Example:
             >>> sesn.ScaleGrid([1.0, 2.0, 4.0]).match(0.5).pairs

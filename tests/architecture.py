@@ -45,11 +45,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STAGES = frozenset(LAYERS[-2])
-#: Running and experiments read datasets, the report shows some of their images, and experiments train. No other stage
-#: imports a stage.
+#: Running and experiments read datasets, the report shows some of their images, and experiments train and time the
+#: benchmark's layers. No other stage imports a stage.
 STAGE_IMPORTS = frozenset(
     {(f"harness.{stage}", "harness.data") for stage in ("run", "experiments", "report")}
-    | {("harness.experiments", "harness.run")}
+    | {("harness.experiments", "harness.run"), ("harness.experiments", "harness.bench")}
 )
 
 #: What makes Delta out of outputs. All others ask a Meter, so that nobody crops, pairs scales or divides otherwise.

@@ -46,6 +46,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.line(f"The quick tests took {minutes:.1f} minutes of at most {MINUTES:g}{verdict}")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs on a GPU, which `sesn gpu` asks for: tests that take the device, with one that is no processor."""
+    for item in items:
+        if getattr(item, "callspec", None) and item.callspec.params.get("device", "cpu") != "cpu":  # type: ignore[attr-defined]
+            item.add_marker("gpu")
+
+
 def pytest_runtest_setup() -> None:
     """Weights that a test leaves to chance are the same in every run, whatever ran before it in its process."""
     torch.manual_seed(0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.experiments import EXPERIMENTS, Request
 from harness.records import Cell, Measurement, Result
 from harness.store.frame import frame_of
 from harness.store.lines import StoredCell, Values, encode
@@ -53,6 +54,7 @@ def results(budget: str = "lite", seed: int = 0) -> Iterator[Result]:
         _projections,
         _bases,
         _generalisation,
+        _gpu,
     ):
         yield from part(budget, noise)
 
@@ -286,3 +288,22 @@ def _bases(budget: Any, noise: Any) -> Iterator[Result]:
         "augmented": True,
     }
     yield from rows(Cell("mnist-basis", 1, budget, "sesn-vector", settings), [Measurement("test_error", (2.2,))])
+
+
+def _gpu(budget: str, noise: Any) -> Iterator[Result]:
+    """A GPU on which the fused kernels cannot run."""
+    where = {**PROVENANCE, "machine": "Synthetic GPU", "device": "cuda:0"}
+    for one in EXPERIMENTS["gpu"].plan(Request(budget, gpu="Synthetic GPU")):  # type: ignore[arg-type]
+        cell = one.cell
+        stage, fused = (
+            cell.settings["stage"],
+            cell.settings.get("algorithm") == "fused" or one.cell.settings["stage"] == "self-check",
+        )
+        seen = [Measurement("step_time", (float(noise.uniform(1, 9)),)), Measurement("time_ratio", (1.5,))]
+        if stage in ("numerics", "graph", "compile"):
+            seen = [Measurement("relative_error", (float(noise.uniform(1e-8, 1e-5)),), {"of": "output", "bound": 1e-4})]
+        elif stage in ("machine", "tests"):
+            seen = [Measurement("device_memory" if stage == "machine" else "tests_passed", (80_000.0,))]
+        status = "skipped" if fused else "ok"
+        reason = "Triton is not installed" if fused else ""
+        yield Result(cell, status, () if fused else tuple(seen), reason, where, STARTED, 1.0)  # type: ignore[arg-type]

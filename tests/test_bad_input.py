@@ -55,6 +55,20 @@ def test_a_meter_refuses_a_wrong_crop_when_it_is_made(crop: Any, error: type[Exc
         sesn.Meter(crop=crop)
 
 
+@pytest.mark.parametrize(("spoiled", "error"), [(-1, ValueError), ("all", TypeError), (True, TypeError)])
+def test_a_meter_refuses_a_wrong_number_of_spoilt_scales_when_it_is_made(spoiled: Any, error: type[Exception]) -> None:
+    with complains(error, f"`spoiled` (={spoiled!r})", "or None"):
+        sesn.Meter(spoiled=spoiled)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda x: sesn.ScaleBatchNorm(2, affine=x), lambda x: sesn.ScaleGroupNorm(1, 2, affine=x)]
+)
+def test_a_norm_is_made_affine_by_true_or_false(make: Any) -> None:
+    with complains(TypeError, "`affine` (='no')", "must be True or False"):
+        make("no")
+
+
 # Scales
 
 SIGMAS: list[tuple[list[float], tuple[str, ...]]] = [

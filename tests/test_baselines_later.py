@@ -29,6 +29,7 @@ from sesn.methods.fourier_layers import (
 from sesn.methods.riesz import RieszConv, riesz_multipliers
 from sesn.methods.scale_channels import MNIST_SCALES, ScaleChannelConv, ScaleChannelNet, magnification
 from sesn.strategies import SEEDS
+from sesn.tools.photographs import photographs
 
 #: Relative squared error that float64 leaves of a layer that commutes, on white noise.
 CERTIFIED = 1e-27
@@ -68,6 +69,17 @@ def test_scale_channels_have_the_parameters_of_the_shared_network() -> None:
     for key in ("fov-avg", "fov-max"):
         assert METHODS[key].count("mnist") == METHODS["cnn"].count("mnist")
         assert METHODS[key].count("stl10") == METHODS["wrn"].count("stl10")
+
+
+def test_only_what_its_largest_channel_does_not_see_keeps_the_first_layer_from_equivariance() -> None:
+    """Table 1 compares the middle half; the channel that enlarges by 2 sqrt(2) sees 1 / (2 sqrt(2)) of the side."""
+    torch.manual_seed(0)
+    layer, images = ScaleChannelConv(3, 8, 7, MNIST_SCALES).eval(), photographs(4)
+    half, seen = 12, 18  # of the 48 pixels after shrinking; 48 / (2 sqrt(2)) = 17 remain, less what a kernel adds
+    first, second = sesn.equivariance_error(layer, images, 0.5, crop=half).by_scale.median(-1).values
+    assert first > 0.3
+    assert second < first / 3
+    assert sesn.equivariance_error(layer, images, 0.5, crop=seen).valid.median() < 0.01
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])

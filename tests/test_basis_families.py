@@ -207,9 +207,7 @@ def test_every_algorithm_that_can_gives_the_same(name: str, algorithm: str) -> N
 def test_the_chooser_takes_the_spectral_way_for_large_boxes_and_never_the_separable_one() -> None:
     basis = sesn.basis_fourier_bessel(ScaleGrid([1.0, 4.0]), "wide", 5, radius=4.0)
     conv = sesn.ScaleConv(16, 16, basis)
-    field = torch.randn(2, 16, 2, 40, 40)
-    rows, columns = conv._axes((40, 40), (conv.padding, conv.padding))  # type: ignore[arg-type]
-    chosen = [conv._algorithm_at(k, field, 1, rows, columns) for k in range(2)]
+    chosen = conv.plan((2, 16, 2, 40, 40)).algorithms
     assert "separable" not in chosen
     assert chosen[1] == "spectral"
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from harness.bench.__main__ import arguments
+from harness.bench.choices import ChoiceTimes, drawn_shapes, run_choices, shares
 from harness.bench.layers import CASES, TARGETS, LayerCase, run_tables
 from harness.bench.methods import RESOLUTIONS, MethodTimes, measure_methods, paper_seconds
 from harness.bench.rectifiers import rectifier_table, rectifiers
@@ -78,6 +79,40 @@ def test_the_rectifiers_are_timed_beside_each_other() -> None:
     table = rectifier_table(1, torch.device("cpu"), (48,))
     assert [str(column.header) for column in table.columns[1:]] == list(rectifiers(48))
     assert len(table.rows) == 1
+
+
+def test_shapes_are_drawn_alike_and_are_as_networks_have_them() -> None:
+    shapes = drawn_shapes(64)
+    assert shapes == drawn_shapes(64)
+    assert len(set(shapes)) == 64
+    for field in ("kind", "basis_name", "interscale", "stride", "border", "mode"):
+        assert len({getattr(each, field) for each in shapes}) >= 2
+    assert {each.kind for each in shapes if each.mode == "weights"} == {"lift"}
+
+
+def test_choices_are_judged_by_other_times_than_those_that_chose(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.bench.choices.LEAST_WORK", 1e4)
+    monkeypatch.setattr("harness.bench.choices.MOST_WORK", 1e6)
+    threads = torch.get_num_threads()
+    try:
+        results = run_choices(2, 1, threads, "cpu")
+    finally:
+        torch.set_num_threads(threads)
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("dense", "separable", "spectral", "measured / best", "model / best", "95%"))
+    assert all(set(one.least) == {"dense", "separable", "spectral", "measured", "model"} for one in results)
+
+
+def test_shares_count_the_shapes_within_the_bound() -> None:
+    ways = ("dense", "separable")
+    (shape,) = drawn_shapes(1)
+    times = [
+        ChoiceTimes(shape, ways, {"dense": 2.0, "separable": 3.0, "measured": mine, "model": 2.9}, {})
+        for mine in (2.2, 2.21)
+    ]
+    assert shares(times) == {"measured": 0.5, "model": 1.0}
 
 
 def test_the_cases_serve_the_targets() -> None:

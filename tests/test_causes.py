@@ -303,3 +303,11 @@ def test_parallel_branches_spoil_no_more_than_one_of_them() -> None:
     torch.manual_seed(0)
     found = causes(Parallel().eval(), photographs(1), 1 / STEP)
     assert "1 spoilt channel(s) left out" in [step.change for step in found.steps]
+
+
+def test_transposed_convolutions_are_counted() -> None:
+    network = nn.Sequential(
+        nn.Conv2d(3, 2, 3, 2, 1), nn.Conv2d(2, 2, 3, padding=1), nn.ConvTranspose2d(2, 1, 2, 2)
+    ).eval()
+    told = causes(network, random_images(0, (2, 3, 32, 32)), 1 / 2).unsplit
+    assert told.startswith("2 ordinary convolutions and 1 transposed convolution see one scale, and no layer")

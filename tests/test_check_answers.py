@@ -33,6 +33,22 @@ def test_smooth_images_are_said_to_be_a_lenient_test(check: Check, images: str, 
     assert ("These images are a lenient test" in said(check("invariant", images=images))) == lenient
 
 
+@pytest.mark.parametrize("command", ["profile", "causes", "metrics"])
+@pytest.mark.parametrize(("images", "lenient"), [("embedded", True), ("1/f", False)])
+def test_every_command_says_so(check: Check, command: str, images: str, lenient: bool) -> None:
+    check("cnn")
+    words = ["--input", "1x32x32", "--downscale", "2", "--count", "2", "--images", images]
+    result = CliRunner().invoke(app, [command, "networks.py:cnn", *words])
+    assert result.exit_code == 0, result.output
+    assert ("These images are a lenient test" in said(result)) == lenient
+
+
+def test_folders_that_are_missing_are_made(check: Check, tmp_path: Path) -> None:
+    result = check("cnn", "--json", "a/b/out.json", "--picture", "c/d/out.png")
+    assert result.exit_code == 0, result.output
+    assert all((tmp_path / name).is_file() for name in ("a/b/out.json", "c/d/out.png", "c/d/out.svg"))
+
+
 def test_the_downscale_that_is_proposed_is_taken(check: Check) -> None:
     result = check("cnn", downscale="1000")
     assert result.exit_code == 2

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn, save
+from torch import Tensor, arange, nn, save
 from typer.testing import CliRunner
 from zoo import ordinary, wide_field
 
@@ -71,6 +71,30 @@ def test_the_words_name_the_best_and_who_does_not_pass(found: list[Compared]) ->
     assert words.endswith("not within the tolerance 0.01: cnn")
     assert sentences(found[:2], 1e-2)[-1] == "all that were measured are within the tolerance 0.01"
     assert compare_table(found, 1e-2).row_count == 7
+
+
+class Signs(nn.Module):
+    """Every other pixel negative, which rescaling turns over: chance."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        down, right = (arange(side) for side in images.shape[-2:])
+        return images * (1 - 2 * ((down[:, None] + right) % 2))
+
+
+def test_none_is_called_near_where_all_are_at_chance() -> None:
+    networks = {"signs": Signs(), "twice": nn.Sequential(nn.Conv2d(1, 2, 1), Signs()).eval()}
+    words = "\n".join(sentences(compare(networks, IMAGES, [1 / 2])))
+    assert "none is near to equivariance: the relative Δ of the best one, " in words
+    assert "is nearest" not in words
+
+
+def test_factors_between_the_scales_of_a_field_are_said(found: list[Compared]) -> None:
+    assert "between two scales" not in "\n".join(sentences(found))
+    between = compare({"field": wide_field(1), "cnn": ordinary("cnn", "random")}, IMAGES, [1 / 1.7, 1 / 2])
+    told = [one for one in sentences(between) if "between" in one]
+    assert told == [
+        "field at downscale 1.7: between two scales of its grid, compared with the nearest, which alone gives a large Δ"
+    ]
 
 
 # --- names

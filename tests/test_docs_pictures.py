@@ -38,11 +38,27 @@ def committed(folder: str) -> list[dict]:
         ("metrics", "metrics.md"),
         ("which_grid", "which-grid.md"),
         ("segmentation", "tutorials/segmentation.md"),
+        ("unrelated", "checking-your-network.md"),
     ],
 )
 def test_a_page_shows_the_committed_rows(name: str, page: str) -> None:
     table = script(name).table(committed(name.replace("_", "-")))
     assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_what_the_page_says_of_images_follows_from_its_rows() -> None:
+    rows = {(row["method"], row["set"]): row for row in committed("unrelated")}
+    ordinary, steerable = ([key for key, row in rows.items() if row["steerable"] == kind] for kind in (False, True))
+    judged = {key: min(map(max, zip(*columns(row), strict=True))) for key, row in rows.items()}
+    assert all(judged[key] > 0.1 for key in ordinary)
+    assert all(max(map(max, columns(rows[key]))) < 1e-3 for key in steerable if key[1] != "white")
+    assert max(rows["partnered score", "white"]["same_spectrum"]) > 0.01
+    assert 0.045 < min(rows["one 3 x 3 convolution", "embedded"]["same_spectrum"]) < 0.055
+
+
+def columns(row: dict[str, Any]) -> list[list[float]]:
+    """What is judged of every draw; scores have no fine detail."""
+    return [row[name] for name in ("same_spectrum", "fine_detail") if None not in row[name]]
 
 
 def test_the_readme_says_what_the_committed_rows_give() -> None:
@@ -54,6 +70,7 @@ def test_the_readme_says_what_the_committed_rows_give() -> None:
 def test_the_page_of_metrics_says_what_the_definitions_say_of_themselves() -> None:
     text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert script("metrics").sentences() in text
+    assert script("metrics").bias_words(committed("metrics")) in text
 
 
 def test_the_networks_that_are_compared_have_about_as_many_parameters() -> None:
@@ -85,12 +102,13 @@ def test_the_first_look_measures_what_it_shows() -> None:
         pytest.param("metrics", {"seeds": 1, "count": 2}, marks=pytest.mark.slow),
         ("which_grid", {"count": 1}),
         ("segmentation", {"seeds": 1, "steps": 1, "radii": (5,)}),
+        pytest.param("unrelated", {"seeds": 1, "count": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_a_script_measures_rows_like_the_committed_ones(name: str, few: dict[str, Any]) -> None:
     rows, before = script(name).measure(**few), committed(name.replace("_", "-"))
     assert [row.keys() for row in rows] == [before[0].keys()] * len(rows)
-    same = ("experiment", "method", "label", "parameters", "range", "scales", "boxes", "separable_macs")
+    same = ("experiment", "method", "set", "label", "parameters", "range", "scales", "boxes", "separable_macs")
     kept = [[row.get(column) for column in same] for row in before if row.get("seed", 0) == 0]
     assert json.loads(json.dumps([[row.get(column) for column in same] for row in rows])) == kept
 

@@ -13,7 +13,8 @@ from test_store import result, write
 
 from harness.store.lines import StoreError
 from harness.store.writing import Writer
-from sesn.tools.files import os_error_words, replacing
+from sesn._files import replacing
+from sesn.tools.files import os_error_words
 
 ADVICE = {
     errno.ENOSPC: "make room",

@@ -14,10 +14,12 @@ import torch
 from hypothesis import given
 
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, UsageError, basis_a
-from sesn.algorithms import Axis
-from sesn.algorithms.fused import Geometry, available, checked_way, fused_if_better, geometry, make_tables, trust
+from sesn.algorithms import Axis, decide
+from sesn.algorithms.decide import candidates_on
+from sesn.algorithms.fused import Geometry, available, checked_way, geometry, make_tables, trust
 from sesn.algorithms.fused.geometry import Term, function_blocks, terms_of
 from sesn.algorithms.fused.traffic import Problem, fused_traffic, unfused_traffic
+from sesn.algorithms.policy import PORTABLE, DevicePolicy
 from sesn.basis import Profile, ProfilePairs
 
 BASIS = basis_a(ScaleGrid([0.9, 1.3]), 5, 2)
@@ -167,6 +169,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
     monkeypatch.setattr(trust, "versions", lambda device: "Some GPU, torch 0, triton 0")
     monkeypatch.setattr(trust, "fault", asked.append)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(decide, "policy_of", lambda device: DevicePolicy("cuda", (*PORTABLE, "fused")))
     return asked
 
 
@@ -174,12 +177,8 @@ def on_a_gpu() -> Any:
     return SimpleNamespace(is_cuda=True, device=CUDA)
 
 
-def test_the_check_is_made_once_and_then_fused_replaces_separable(checked: list[torch.device]) -> None:
-    assert [fused_if_better(way, on_a_gpu()) for way in ("separable", "dense", "separable")] == [
-        "fused",
-        "dense",
-        "fused",
-    ]
+def test_the_check_is_made_once_and_then_fused_is_a_candidate(checked: list[torch.device]) -> None:
+    assert [candidates_on(CUDA) for _ in range(3)] == [("dense", "separable", "spectral", "fused")] * 3
     assert checked_way("fused", on_a_gpu()) == "fused"
     assert checked == [CUDA]
 
@@ -189,9 +188,9 @@ def test_a_failure_disables_with_one_warning_that_says_what_to_report(
 ) -> None:
     monkeypatch.setattr(trust, "fault", lambda device: checked.append(device) or "the output differs by 0.3")
     with pytest.warns(RuntimeWarning, match="differs by 0.3.*report.*Some GPU, torch 0, triton 0"):
-        assert fused_if_better("separable", on_a_gpu()) == "separable"
+        assert "fused" not in candidates_on(CUDA)
     with warnings.catch_warnings(action="error"):
-        assert fused_if_better("separable", on_a_gpu()) == "separable"
+        assert "fused" not in candidates_on(CUDA)
         with pytest.raises(UsageError, match="failed its self-check"):
             checked_way("fused", on_a_gpu())
     assert checked == [CUDA]
@@ -199,7 +198,7 @@ def test_a_failure_disables_with_one_warning_that_says_what_to_report(
 
 def test_without_triton_auto_keeps_quiet(checked: list[torch.device], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trust, "installed", lambda: False)
-    assert fused_if_better("separable", on_a_gpu()) == "separable"
+    assert "fused" not in candidates_on(CUDA)
     assert not checked
 
 
@@ -207,7 +206,7 @@ def test_nothing_is_checked_while_a_graph_is_recorded(
     checked: list[torch.device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trust, "recording", lambda: True)
-    assert fused_if_better("separable", on_a_gpu()) == "separable"
+    assert "fused" not in candidates_on(CUDA)
     assert checked_way("fused", on_a_gpu()) == "fused"  # nobody knows better than who asked
     assert not checked
 
@@ -216,7 +215,7 @@ def test_nothing_is_checked_while_a_cuda_graph_is_captured(
     checked: list[torch.device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert fused_if_better("separable", on_a_gpu()) == "separable"
+    assert "fused" not in candidates_on(CUDA)
     assert not checked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -101,3 +102,16 @@ def test_a_channel_is_the_network_with_wider_filters() -> None:
     changed[:, :, 1] += 1
     assert torch.equal(conv(field)[:, :, 0], conv(changed)[:, :, 0])
     assert METHODS["gauss-der"].between is not None
+
+
+@given(sigma=st.floats(0.9, 9), order=st.integers(0, 2))
+def test_next_to_nothing_lies_outside_the_window(sigma: float, order: int) -> None:
+    """As a part of a filter's energy, which is what Delta is made of; a window of 3 sigma would be seen."""
+    (box,) = derivative_basis(ScaleGrid([sigma])).boxes
+
+    def left_out(radius: int) -> float:
+        whole, half = DiscreteDerivative(order).sample(sigma, 8 * box), 8 * box
+        return float(1 - whole[half - radius : half + radius + 1].square().sum() / whole.square().sum())
+
+    assert left_out(box // 2) < 1e-6
+    assert order == 0 or left_out(math.floor(3 * sigma)) > 1e-6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,9 +17,11 @@ from harness.report import configurations, errors, table_1, times
 from harness.report.rendering import Material, rendered
 from harness.report.select import select
 from harness.report.tables import Table, as_markdown
+from harness.store.frame import load
 from sesn.methods import METHODS, Source
 from sesn.methods.method import LATER
 
+ROOT = Path(__file__).parents[1]
 CITATION = "Somebody 2024"
 SETTINGS = {"data": "mnist", "recipe": "paper", "epochs": 60, "resolution": 28, "augmented": False}
 
@@ -99,7 +102,7 @@ def test_every_table_has_later_methods_below_a_rule_with_their_source(late: str)
         noted = [n for n, line in enumerate(table.lines) if line[0].note]
         assert noted == list(range(noted[0], len(names)))
         assert noted[0] in table.rules
-        assert f"later than the paper: {CITATION}" in table.notes
+        assert f"{CITATION}; later than the paper" in table.notes
     # The lowest of the paper's methods is bold, whatever a later one achieves.
     assert [line[0].text for line in made[0].lines if line[2].bold] == ["SESN Vector"]
 
@@ -131,3 +134,78 @@ def test_the_marks_of_its_authors_name_their_source(late: str) -> None:
 
 def shown(table: Table) -> str:
     return as_markdown(table, "title", [])
+
+
+# --- the page
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return " ".join((ROOT / "docs" / "later-methods.md").read_text(encoding="utf-8").split())
+
+
+@pytest.fixture(scope="module")
+def marks() -> Any:
+    """The rows behind the committed Table 1, and its lines by method."""
+    rows = load(ROOT / "reports" / "rows", ["properties"])
+    chosen = select(rows, published(), EXPERIMENTS["properties"])
+    return chosen.rows, table_1.frame({"properties": chosen}).set_index("method")
+
+
+def test_the_page_says_what_the_rows_of_scale_channels_give(page: str, marks: Any) -> None:
+    line, other = marks[1].loc["fov-avg"], marks[1].loc["fov-max"]
+    assert line["worst_ratio"] == other["worst_ratio"]
+    assert f"its Δ is at most {line['worst_ratio']:.2f} of that of a plain convolution at the nine factors" in page
+    told = f"Between scale {line['worst_scale']:.2g} and its partner Δ is {line['worst_scale_delta']:.2f}, between "
+    told += (
+        f"{line['best_scale']:.2g} and its partner {line['best_scale_delta']:.2f}, and {line['delta_cnn']:.2f} for a"
+    )
+    assert told in page
+
+
+def test_the_page_says_what_the_rows_of_riesz_layers_give(page: str, marks: Any) -> None:
+    assert f"Δ was {marks[1].loc['riesz']['ratio']:.2f} of that of a plain convolution" in page
+
+
+def test_the_page_says_what_the_rows_of_fourier_layers_give(page: str, marks: Any) -> None:
+    rows, lines = marks
+    shifts = rows[rows["method"].eq("fourier-layers") & rows["metric"].eq("translation_error")]
+    one = shifts[shifts["down"].eq(1) & shifts["right"].eq(0)]["value"].median()
+    every = lines.loc["fourier-layers"]["translation_error"]
+    assert f"error of the layer was {one:.2f} under a shift by one pixel, and {every:.2f} was the median" in page
+
+
+@pytest.mark.parametrize("key", ["riesz", "gauss-der"])
+def test_the_page_says_how_many_parameters_a_network_has(page: str, key: str) -> None:
+    assert f"has {METHODS[key].count('mnist').total:,} parameters" in page
+
+
+def test_where_only_some_scales_fail_the_table_says_so() -> None:
+    found = [Measurement("delta", (0.3,), {"family": "own", "downscale": 2.0})]
+    found += [Measurement("delta_cnn", (0.4,), {"family": "own", "downscale": 2.0})]
+    found += [Measurement("interscale_reach", (0.0,), {"scale_axis": False})]
+    for family in ("integer", "grid", "any"):
+        found += [
+            Measurement(metric, (0.4,), {"family": family, "downscale": 2.0}) for metric in ("delta", "delta_cnn")
+        ]
+
+    def remarks(*deltas: float) -> list[str]:
+        each = [
+            Measurement("delta", (value,), {"family": "own, by scale", "downscale": 2.0, "scale": float(place)})
+            for place, value in enumerate(deltas, 1)
+        ]
+        cell = Cell("properties", 1, "paper", "dss-vector", {"images": "stl10", "image_count": 1, "recipe": "paper"}, 0)
+        rows = synthetic.frame(synthetic.rows(cell, [*found, *each]))
+        chosen = select(rows, published(), EXPERIMENTS["properties"])
+        return [told for told in table_1.remarks(table_1.frame({"properties": chosen})) if "DSS Vector" in told]
+
+    (told,) = remarks(0.5, 0.05)
+    assert "Δ is 0.5 between scale 1 and its partner, and 0.05 between scale 2" in told
+    assert remarks(0.5, 0.3) == remarks() == []
+
+
+def test_an_authors_mark_names_where_it_is_claimed() -> None:
+    """A mark that merely follows from a definition is no claim."""
+    claims = published().query("experiment == 'properties'").dropna(subset=["claimed_in"])
+    assert set(claims["method"]) == {key for key, row in METHODS.items() if row.later}
+    assert claims["claimed_in"].str.endswith((", abstract", ", title")).all()

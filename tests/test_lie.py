@@ -19,6 +19,7 @@ from sesn import GlobalPool, Meter, ScaleGrid, ScaleLift, ScaleProjection, basis
 from sesn.meter.lie import faded, scaling_generator
 from sesn.strategies import SEEDS, random_images
 
+PADDINGS = st.sampled_from(["zeros", "circular"])
 KEEP = Meter("fourier", canvas="keep")
 
 
@@ -56,6 +57,46 @@ def test_of_a_mean_over_the_plane_it_is_four(width, power):
     error = lie_error(largest, gaussian_blob(97, width), fade=0)
     assert (error.kind, error.crop) == ("invariant", 0)
     assert error.value.item() < 1e-9
+
+
+BACKGROUNDS = st.sampled_from([-2.0, 0.0, 0.3, 2.0])
+
+
+@given(width=st.floats(3, 5), background=BACKGROUNDS)
+def test_an_object_on_a_uniform_background_has_its_analytic_value_by_default(width, background):
+    """Only the object grows: its mean M by 2 M per unit of ln s. On a background B the error is (2 M / (M + B))^2."""
+    mean, largest = Does(lambda x: x.mean((2, 3))), Does(lambda x: x.amax((2, 3)))
+    blob = gaussian_blob(97, width)
+    share = float(blob.mean() / (blob.mean() + background))
+    assert lie_error(mean, blob + background).value.item() == pytest.approx(4 * share**2, rel=1e-3)
+    assert lie_error(largest, blob + background).value.item() < 1e-9
+
+
+@given(width=st.floats(4, 5), background=BACKGROUNDS, order=st.integers(1, 3), padding_mode=PADDINGS)
+def test_of_a_derivative_it_is_the_square_of_its_order(width, background, order, padding_mode):
+    """A slope of order n falls as s^-n, whatever the background, although zeros past the border make an edge there."""
+    slope = nn.Conv2d(1, 1, (1, 5), padding=(0, 2), padding_mode=padding_mode, bias=False).double()
+    slope.weight.data[:] = torch.tensor([1.0, -8.0, 0.0, 8.0, -1.0]) / 12
+    error = lie_error(nn.Sequential(*[slope] * order), gaussian_blob(96, width) + background)
+    assert error.value.item() == pytest.approx(order**2, rel=0.02)  # such differences of pixels are nearly slopes
+
+
+@given(seed=SEEDS, layers=st.integers(1, 3))
+def test_what_zero_padding_does_at_the_border_does_not_enter(seed, layers):
+    """Inside, a network that pads by zeros does what one does that repeats the image; images here have another mean."""
+    images = 1 + random_images(seed, (2, 1, 64, 64))
+    found = []
+    for padding_mode in ("zeros", "circular"):
+        torch.manual_seed(seed)
+        convs = [nn.Conv2d(1 if n == 0 else 4, 4, 5, padding=2, padding_mode=padding_mode) for n in range(layers)]
+        found.append(lie_error(nn.Sequential(*convs).double(), images))
+    for zeros, circular in zip(*([one.value, one.delta_rate] for one in found), strict=True):
+        torch.testing.assert_close(zeros, circular, rtol=0.03, atol=0)
+
+
+def test_a_module_without_an_answer_to_a_uniform_image_is_measured_all_the_same():
+    standardised = Does(lambda x, layer: layer(x / (x - x.mean()).norm()), nn.Conv2d(1, 2, 5, padding=2).double())
+    assert lie_error(standardised, gaussian_blob(64, 4.0) + 1).value.isfinite().all()
 
 
 @given(width=st.floats(3, 6))

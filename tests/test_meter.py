@@ -73,7 +73,7 @@ def test_channels_apart_add_up_to_the_whole() -> None:
 def test_without_context_delta_is_the_same() -> None:
     bare, full = (Meter().measure(network(), IMAGES, 1 / STEP, context=context) for context in (False, True))
     assert bool(bare.floor.isnan().all())
-    context = "floor", "ceiling", "ceiling_centred"
+    context = "floor", "ceiling", "ceiling_centred", "ceiling_detail"
     assert numbers(bare, *context) == numbers(full, *context)
 
 
@@ -137,3 +137,28 @@ def test_a_meter_says_what_differs_from_the_default() -> None:
 def test_bad_meters_are_refused_when_they_are_made(options: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Meter(**options)  # type: ignore[arg-type]
+
+
+def test_fine_detail_is_delta_of_the_differences_between_neighbours() -> None:
+    torch.manual_seed(0)
+    conv = nn.Conv2d(3, 2, 3, padding=1).double().eval()
+    meter = Meter(crop=4)
+    found = meter.branches(conv, IMAGES.double(), 1 / 2)
+    moved, direct = (x[..., 4:-4, 4:-4] for x in (found.moved, found.direct))
+    error = meter.measure(conv, IMAGES, 1 / 2)
+
+    def energy(x: Tensor) -> Tensor:
+        """Of the differences, down and right, from every pixel that has both neighbours."""
+        down, right = x.diff(dim=-2)[..., :, :-1], x.diff(dim=-1)[..., :-1, :]
+        return (down.square() + right.square()).sum((1, 2, 3))
+
+    assert torch.allclose(error.detail, energy(moved - direct) / energy(moved))
+    assert error.ceiling_detail is not None
+    assert torch.allclose(error.judged(), torch.maximum(error.relative, error.relative_detail))
+    with torch.no_grad():
+        assert conv.bias is not None
+        conv.bias += 100
+    assert torch.allclose(meter.measure(conv, IMAGES, 1 / 2).relative_detail, error.relative_detail)
+    scores = meter.measure(nn.Sequential(conv, nn.AdaptiveAvgPool2d(1)).eval(), IMAGES, 1 / 2)
+    assert bool(scores.relative_detail.isnan().all())
+    assert torch.equal(scores.judged(), scores.relative)

@@ -212,6 +212,17 @@ def test_at_other_sizes_it_is_no_worse_than_the_band_limited_one(device, seed, s
     assert delta(NestedReLU([96, 68])) <= delta(BandlimitedReLU("circular"))
 
 
+def test_at_other_sizes_it_needs_the_oversampling_of_its_default():
+    """On its own pixels it is worse there than the band-limited one, as its docstring says."""
+    image = random_images(0, (4, 96, 96))
+    small = rescale(image, 80 / 96, "fourier")
+    once, banded = (
+        relative(rectify(small), rescale(rectify(image), 80 / 96, "fourier"))
+        for rectify in (NestedReLU([96, 68], 1), BandlimitedReLU("circular"))
+    )
+    assert once > banded
+
+
 def test_any_pointwise_function_and_module_will_do():
     image = random_images(0, (2, 15, 15))
     assert_same(NestedReLU([15], 1, nonlinearity=torch.tanh)(image), image.tanh())

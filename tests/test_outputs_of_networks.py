@@ -149,7 +149,7 @@ def test_every_command_takes_one_output(sesn: Sesn, command: str, words: str) ->
 
 
 def test_layers_keep_their_names_and_tokens_inside_are_maps(sesn: Sesn) -> None:
-    table = said(sesn("profile", "Tokens", "--tokens", "8x8"))
+    table = said(sesn("profile", "Tokens", "--tokens", "8x8", "--all"))
     assert " patch Conv2d map " in table
     assert " mix Linear tokens " in table
 
@@ -176,6 +176,7 @@ REFUSED = {
     "Tokens --with first=0": "for example 8x8",
     "Tokens --with first=5": "for example 8x8",
     "Tokens --tokens 8": "must be ROWSxCOLUMNS, two whole numbers above 0; for example 14x14",
+    "Tokens --tokens 5x5": "must be the grid of the tokens for images of 1x32x32, which is 8x8; run sesn check",
     "Tokens --tokens 5x1": "must be rows and columns of the tokens [b, n, c] that are returned, not of (1, 65, 4)",
     "pooled --tokens 8x8": "that are returned, not of (1, 2, 1, 1)",
 }

@@ -220,7 +220,8 @@ def test_methods_of_ones_own_are_listed_beside_the_others() -> None:
     assert "`sesn methods FILE.py:NAME` lists a method of your own" in invoke("methods").stdout
     ended = invoke("methods", f"{EXAMPLE}:MINE")
     assert ended.exit_code == 0, ended.output
-    assert re.search(r"two-sizes +● Two Sizes +Input Rescaling +[\d,]{6}", ended.stdout)
+    assert re.search(r"two-sizes +● Two Sizes +[\d,]{6}", ended.stdout)
+    assert "Input Rescaling: Me 2026" in ended.stdout
     assert "sesn-vector" in ended.stdout
     refused = invoke("methods", f"{EXAMPLE}:NONE")
     assert refused.exit_code == 2

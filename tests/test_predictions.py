@@ -135,6 +135,15 @@ def test_maps_are_moved_back():
     ("call", "words"),
     [
         (lambda: consistency(nn.Identity(), IMAGES, []), "`factors`.*at least one factor"),
+        (
+            lambda: consistency(classifier(0), IMAGES, [1.0]),
+            r"`factors` \(=\[1.0\]\) must be at least one factor other than 1",
+        ),
+        (lambda: asymmetry_loss(classifier(0), IMAGES, None, [1]), "`factors` .* other than 1"),
+        (
+            lambda: asymmetry_loss(classifier(0), IMAGES, torch.ones(6, dtype=torch.bool), [0.5]),
+            "`labels`.*whole numbers",
+        ),
         (lambda: consistency(Does(lambda x: x[:, :, 0]), IMAGES, [0.5]), "give `grid=`"),
         (
             lambda: asymmetry_loss(Does(lambda x: x.mean((1, 2, 3))[:, None]), IMAGES, None, [0.5]),

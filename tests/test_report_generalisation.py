@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 from hypothesis import given
@@ -14,10 +16,11 @@ from hypothesis import strategies as st
 from harness.experiments import EXPERIMENTS
 from harness.paper import published
 from harness.records import Cell, Measurement
-from harness.report import generalisation
+from harness.report import generalisation, generalisation_goal
 from harness.report.select import Selection, select
 from harness.report.summaries import octaves_near_the_best
 
+ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {"data": "mnist", "recipe": "paper", "family": "stir", "scenario": "33-48", "design": "published"}
 
 
@@ -78,6 +81,43 @@ def test_the_table_has_a_line_for_each_series_and_a_dash_where_nothing_is_publis
     assert table.rules == (5,)
 
 
+def test_what_is_published_of_single_scales_stands_beside_what_was_measured_there() -> None:
+    large = SETTINGS | {"family": "large-scale", "scenario": "1", "augmented": False}
+    cell = Cell("scale-generalisation", 1, "lite", "riesz", large, 0)
+    seen = [
+        Measurement("accuracy", (value,), {"scale": scale, "trained": scale == 1, "pictures": 200})
+        for scale, value in ((0.5, 90.0), (1.0, 95.0), (2.0, 94.0))
+    ]
+    frame = generalisation.summary_frame(_selected(synthetic.frame(synthetic.rows(cell, seen))))
+    (told,) = generalisation.by_scale(frame)
+    assert told.startswith("Riesz, MNIST Large Scale, trained at 1: published accuracy")
+    assert "96.3 (90.0) at 0.5, 98.6 (95.0) at 1, 98.4 (94.0) at 2, 96.4 at 4, 51.8 at 8 (Barisin et al. 2024)" in told
+    nothing = generalisation.summary_frame(selections(("ss-cnn", 0, {17: 40.0, 40: 90.0})))
+    assert generalisation.by_scale(nothing) == []
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "delta", "seconds", "met"),
+    [(93.0, 0.01, 9.0, True), (92.0, 0.01, 9.0, False), (93.0, 0.011, 9.0, False), (93.0, 0.01, 9.1, False)],
+)
+def test_a_goal_is_reached_only_by_accuracy_delta_and_time_together(
+    accuracy: float, delta: float, seconds: float, met: bool
+) -> None:
+    def trained(method: str, design: str, times: tuple[float, ...]) -> Any:
+        at = SETTINGS | {"design": design, "augmented": False}
+        places = [{"scale": scale, "trained": scale == 40, "pictures": 200} for scale in (17, 40)]
+        seen = [Measurement("accuracy", (accuracy,), place) for place in places]
+        seen += [Measurement("delta", (value,), place) for place, value in zip(places, (delta, 1e-3), strict=True)]
+        cell = Cell("scale-generalisation", 1, "lite", method, at, 0)
+        return synthetic.rows(cell, [*seen, Measurement("epoch_time", times, {})])
+
+    results = [*trained("cnn", "published", (40.0, 3.0)), *trained("sesn-vector", "wide", (seconds, 80.0))]
+    goal, told = generalisation_goal.says(generalisation.summary_frame(_selected(synthetic.frame(results))))
+    assert "FovAvg (92.0 %)" in goal
+    assert told.startswith("SESN Vector, wide reaches it" if met else "SESN Vector, wide does not reach it")
+    assert f"{accuracy:.1f} %, Δ of" in told
+
+
 def test_no_rows_give_empty_frames() -> None:
     rows = synthetic.frame(synthetic.results())
     nothing = _selected(rows[rows["experiment"].ne("scale-generalisation")])
@@ -98,3 +138,37 @@ def test_octaves_near_the_best_are_those_of_the_longest_good_run_around_it(value
     shuffled = np.random.default_rng(0).permutation(len(values))
     found = octaves_near_the_best(scales[shuffled], np.array(values)[shuffled], points)
     assert found == pytest.approx(high - low)
+
+
+# What docs/sizes-outside-training.md says
+
+
+def _committed(family: str) -> Any:
+    lines = pd.read_csv(ROOT / "reports" / "tables" / "scale-generalisation-table.csv")
+    lines = lines[lines["family"].eq(family)]
+    augmented = lines["augmented"].map({True: "+", False: ""})
+    return lines.set_index(lines["method"] + augmented + lines["design"].map({"wide": "-wide", "published": ""}))
+
+
+@pytest.mark.parametrize("family", ["stir", "large-scale"])
+def test_the_page_on_sizes_says_what_holds_in_both_families(family: str) -> None:
+    lines = _committed(family)
+    assert list(lines["everywhere"].sort_values().index[-2:]) == ["dss-vector", "riesz"]
+    assert lines["delta"].idxmin() == "sesn-vector-wide"
+    assert lines["delta"]["sesn-vector"] > 10 * lines["delta"]["sesn-vector-wide"]
+    assert lines["worst"]["sesn-vector-wide"] > lines["worst"]["sesn-vector"]
+
+
+def test_the_page_on_sizes_says_what_differs_between_the_families() -> None:
+    stir, large = _committed("stir")["everywhere"], _committed("large-scale")["everywhere"]
+    assert stir["cnn+"] > stir["cnn"]
+    assert large["cnn+"] <= large["cnn"]
+    assert stir["sesn-vector-wide"] == pytest.approx(stir["sesn-vector"], abs=1)
+    assert large["sesn-vector-wide"] > large["sesn-vector"]
+
+
+def test_the_page_on_sizes_says_how_far_the_published_means_are() -> None:
+    lines = _committed("stir").dropna(subset=["published"])
+    difference = lines["everywhere"] - lines["published"]
+    assert difference["fov-avg"] == pytest.approx(-6, abs=0.5)
+    assert difference.drop("fov-avg").abs().max() < 5

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 import synthetic
 from test_report_page import invoke
+from typer.testing import CliRunner
 
 from harness.commands.report import material
 from harness.report.rendering import Rendered, rendered
 from sesn.methods import METHODS
+from sesn.networks import NETWORKS, RECIPES
+from sesn.tools.app import app
 
 ROOT = Path(__file__).parents[1]
 CHOSEN = ("cnn", "sesn-vector", "sesn-b")
@@ -100,3 +103,19 @@ def test_only_a_methods_own_file_names_it() -> None:
 def test_a_name_in_the_code_would_be_found() -> None:
     code = 'def f(key):\n    """Such as wrn."""\n    # sesn-a\n    return key in ("sesn-b", f"{key} and ss-cnn")\n'
     assert named_methods(code) == ["sesn-b", "ss-cnn"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_on_a_terminal_of_80_columns_the_list_of_methods_is_whole(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(app, ["methods", "--recipe", recipe]).stdout.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert not any("…" in line for line in lines)
+    words = " ".join(" ".join(lines).split())
+    for key, row in METHODS.items():
+        counts = [f"{row.count(name, recipe).total:,}" for name in NETWORKS if not row.lacks(name, recipe)]
+        (line,) = (line for line in lines if line.startswith(f"{key} ") and "●" in line)
+        assert all(count in line.split() for count in counts)
+        assert f"● {row.label} " in line
+        assert row.source.citation in words
+        assert row.source.approach in words or row.source.approach == "none"

@@ -259,7 +259,7 @@ def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
     assert "Nothing has been measured yet." in text
     for one in ALWAYS:
         if one.experiments:
-            assert f"Run <code>{one.run}</code>" in text
+            assert (f"run {one.run} in a clone" if one.id.startswith("gpu") else f"Run <code>{one.run}</code>") in text
             assert not list((tmp_path / "out").rglob(f"{one.id}.*"))
     assert (tmp_path / "out" / "figures" / "figure-1.svg").exists()
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")

@@ -52,6 +52,15 @@ class UNet(nn.Module):
 def scores():
     return nn.Sequential(encoder(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
+def scripted(depth=2):
+    return torch.jit.script(encoder(depth))
+
+def scripted_scores():
+    return torch.jit.script(scores())
+
+def one_size():
+    return nn.Sequential(conv(1, 2), nn.Flatten(), nn.Linear(2 * 28 * 28, 4))
+
 def patches():
     return nn.Sequential(nn.Conv2d(3, 2, 8, 8), nn.Flatten(), nn.Linear(2 * 8 * 8, 4))
 """
@@ -133,6 +142,42 @@ def test_what_fits_is_kept_as_it_was_asked_for(sesn: Sesn) -> None:
     found = fitting_sizes(network, (3, 64, 64), [1.4, 2.0], (), Meter())
     assert (found.shape, found.downscales, found.stride) == ((3, 64, 64), [1.4, 2.0], 2)
     assert "chosen" not in said(sesn("check", "plain", "--input", "3x40x40", "--downscale", "1.7"))
+
+
+def test_a_network_of_one_size_is_quoted(sesn: Sesn) -> None:
+    """What it says itself of images that it does not take, and nothing of a stride that it does not have."""
+    for words in ("--input 1x64x64", "--input 1x28x28 --canvas follow"):
+        refused = sesn("check", "one_size", *words.split())
+        assert refused.exit_code == 2, refused.output
+        assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in said(refused)
+        assert "stride" not in said(refused)
+        command = re.search(r"run (sesn check .*)$", said(refused))
+        assert command is not None
+        again = CliRunner().invoke(app, shlex.split(command[1])[1:])
+        assert again.exit_code == 0, again.output
+    chosen = said(sesn("check", "one_size"))
+    assert "--input 1x28x28 --downscale 1.41,2 --canvas keep chosen for the network's one size of images;" in chosen
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", ["scripted", "scripted_scores"])
+def test_the_stride_of_torchscript_is_said_to_be_unknown(sesn: Sesn, name: str) -> None:
+    told = said(sesn("check", name))
+    assert "--input 3x128x128 --downscale 1.33333,2 chosen for the network's stride (taken to be 32, as it" in told
+    refused = sesn("check", name, "--translate", "1,stride")
+    assert refused.exit_code == 2
+    assert "must be pixels for this network, whose stride cannot be read; for example 8" in said(refused)
+    asked = sesn("check", name, "--input", "3x96x96", "--downscale", "1.5")
+    assert asked.exit_code == 0
+    assert "stride" not in said(asked)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_stride_that_torchscript_shows_by_its_sizes_is_kept_to() -> None:
+    network = torch.jit.script(nn.Conv2d(3, 2, 6, 6)).eval()  # type: ignore[no-untyped-call]
+    found = fitting_sizes(network, None, None, (1.41, 2.0), Meter())
+    assert (found.stride, found.known) == (96, False)
+    assert all(round(found.shape[1] / one) % 96 == 0 for one in found.downscales)
 
 
 class Patches(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sesn import ScaleConv, ScaleGrid, basis_a
 from sesn.algorithms import Axis, Work, dense_convolution, spectral, spectral_convolution
-from sesn.algorithms.choose import SPECTRAL_CHANNELS, SPECTRAL_KERNEL, spectral_cost
+from sesn.algorithms.choose import SPECTRAL_KERNEL, spectral_cost
 from sesn.algorithms.spectral import Taps, period
 from sesn.methods._layer import convolve_inside, correlate
 
@@ -174,10 +174,9 @@ def work(batch: int = 16, channels: int = 32, out: int = 32, dtype: torch.dtype 
     return Work.on(torch.empty(batch, channels, 14, 14, dtype=dtype), channels, out, axis, axis)
 
 
-def test_it_is_out_of_the_question_for_few_channels_huge_kernels_and_half_precision() -> None:
+def test_it_is_out_of_the_question_for_huge_kernels_and_half_precision() -> None:
     taps = Taps.centred(15), Taps.centred(15)
     assert spectral_cost(work(), *taps) < float("inf")
-    assert spectral_cost(work(channels=SPECTRAL_CHANNELS - 1), *taps) == float("inf")
     assert spectral_cost(work(channels=1 + SPECTRAL_KERNEL // (2 * 11 * 21), out=1), *taps) == float("inf")
     assert spectral_cost(work(dtype=torch.bfloat16), *taps) == float("inf")
     with torch.autocast("cpu"):
@@ -207,8 +206,9 @@ x, kernel = torch.ones(128, 8, 28, 28, requires_grad=True), torch.ones(16, 8, 15
 for run in (spectral_convolution, dense_convolution):
 
     def step():
-        x.grad = kernel.grad = None
-        run(x, kernel, None, axis, axis).sum().backward()
+        # No gradient is left behind: the profiler would count it as freed by the next step, or not, as its address is
+        # one that it has seen before.
+        torch.autograd.grad(run(x, kernel, None, axis, axis).sum(), [x, kernel])
 
     step()
     print(peak_bytes(step, torch.device("cpu")))
@@ -216,10 +216,7 @@ for run in (spectral_convolution, dense_convolution):
 
 
 def test_a_step_holds_less_than_twice_the_memory_of_the_dense_convolution() -> None:
-    """At a batch and map where activations outweigh the kernel, as in training.
-
-    In a process of its own: after some other tests torch's convolution makes one copy less of its input.
-    """
+    """At a batch and map where activations outweigh the kernel, as in training; in a process of its own."""
     said = subprocess.run([sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True).stdout
     spectral_bytes, dense_bytes = map(int, said.split()[-2:])
     assert 0 < spectral_bytes <= 2 * dense_bytes

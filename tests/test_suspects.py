@@ -84,6 +84,7 @@ FACTS: dict[str, tuple[Callable[[], nn.Module], Meter, str]] = {
     "patches": (lambda: nn.Conv2d(1, 8, 4, 4), FOLLOW, "patches"),
     "overlapping patches": (lambda: nn.Conv2d(1, 8, 7, 4, 3), FOLLOW, "patches"),
     "convolution": (lambda: nn.Conv2d(1, 8, 5, padding=2), FOLLOW, "ordinary convolution"),
+    "transposed convolution": (lambda: nn.ConvTranspose2d(1, 8, 4, 2, 1), FOLLOW, "transposed convolution"),
 }
 
 
@@ -149,6 +150,11 @@ def dead() -> nn.Module:
     return layer
 
 
+def mean_of_a_cnn() -> nn.Module:
+    layers = [nn.Conv2d(1, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 4, 3, 2, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*layers)
+
+
 class Reversed(ScaleLift):
     def forward(self, images: Tensor) -> Tensor:
         return super().forward(images).flip(2)
@@ -184,6 +190,17 @@ PROVOKED: dict[str, tuple[Callable[[], nn.Module], Meter, Element]] = {
     "aliasing by the nonlinearity": (lambda: nn.Sequential(lift(), nn.ReLU()), FOLLOW, 0.5),
     "kernels with a direction": (lambda: nn.Conv2d(1, 2, 5, padding=2), FOLLOW, Rotation(30)),
     "stride phase": (lambda: nn.Conv2d(1, 2, 3, 2, 1), FOLLOW, ScaleTranslation(1.0, (1, 1))),
+    "transposed convolution": (lambda: nn.ConvTranspose2d(1, 2, 4, 2, 1), FOLLOW, 0.5),
+    "the border of a shifted picture": (mean_of_a_cnn, FOLLOW, ScaleTranslation(1.0, (4, 4))),
+}
+#: Of these the options of the command line do what the code does.
+OPTIONS = {
+    "padding": "--resampler fourier",
+    "factor between two scales": "--downscale 2",
+    "stride phase and even sizes": "--input 1x63x63 --downscale 2.03226",
+    "stride phase": "--translate 2",
+    "kernels with a direction": "--rotate 90",
+    "the border of a shifted picture": "--ends circular",
 }
 
 
@@ -207,6 +224,27 @@ def test_the_code_of_a_remedy_runs(cause: str) -> None:
     assert finding.code
     with torch.no_grad():
         assert run(finding.code, network) is not None
+
+
+@pytest.mark.parametrize("cause", PROVOKED)
+def test_the_command_line_is_told_its_options(cause: str) -> None:
+    _, finding = found_in(cause)
+    told = finding.on_the_command_line()
+    if cause in OPTIONS:
+        assert told.endswith(f", for example {OPTIONS[cause]}.")
+    assert not re.search(r"equivariance_error|Meter|\.eval\(", told)
+
+
+def test_scores_of_a_shifted_picture_change_by_what_leaves_it() -> None:
+    """A shift by the stride, which no layer minds: all that is left is the border."""
+    network, finding = found_in("the border of a shifted picture")
+    shift = ScaleTranslation(1.0, (4, 4))
+    found = [Meter(ends=ends).measure(network, SMALL, shift) for ends in ("auto", "circular")]
+    numbers = [float(one.relative.quantile(0.5)) for one in found]
+    assert numbers[1] < numbers[0] / 5
+    assert "falls from {:.2g} to {:.2g}".format(*numbers) in finding.evidence
+    maps = FOLLOW.measure(network[:3], SMALL, shift)  # type: ignore[index]
+    assert float(maps.relative.median()) < 1e-10
 
 
 def test_every_finding_is_provoked() -> None:

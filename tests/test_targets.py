@@ -118,7 +118,11 @@ def test_weights_come_from_a_file(sesn: Sesn, tmp_path: Path, ending: str) -> No
 
 
 REFUSED = {
-    "zoo_of_tests.inner:lost": "zoo_of_tests.inner has no name `lost`",
+    "zoo_of_tests.inner:lost": "zoo_of_tests.inner has no name `lost`; it has build, needs, downloads, Lacks, instance",
+    "networks.py:biuld": "networks.py has no name `biuld`; it has build, needs, downloads, Lacks, instance",
+    "torch.nn:Conv": "torch.nn has no name `Conv`; it has Conv3d, Conv2d, Conv1d, ",
+    "weights.pt": "`weights.pt` is named like a file of weights: name the network that they are for, and give them by "
+    "--weights, for example network.py:build --weights weights.pt",
     "zoo_of_tests.outer:build": "importing zoo_of_tests.outer failed: ModuleNotFoundError",
     "no_such_package.models:resnet18": "there is no package no_such_package here; install it",
     "networks.py:instance --with width=3": "is a module already: leave out",
@@ -227,3 +231,15 @@ def test_what_a_package_does_not_have_is_bad_usage(sesn: Sesn, words: str) -> No
     assert result.exit_code == 2, result.output
     assert OF_PACKAGES[words] in said(result)
     assert "Traceback" not in result.output
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_file_of_torchscript_is_told_from_one_of_weights(sesn: Sesn) -> None:
+    torch.save(nn.Conv2d(1, 2, 3).state_dict(), "weights.pth")
+    torch.jit.script(nn.Conv2d(1, 2, 3, padding=1)).save("script.pt")  # type: ignore[no-untyped-call]
+    assert "is named like a file of weights" in said(sesn("check", "weights.pth"))
+    assert "for example network.py:build --weights weights.pth" in said(sesn("check", "weights.pth:build"))
+    refused = said(sesn("check", "script.pt"))
+    assert "`script.pt` is a file of TorchScript: write network = torch.jit.load('script.pt') into a" in refused
+    Path("network.py").write_text("import torch\nnetwork = torch.jit.load('script.pt')\n", encoding="utf-8")
+    assert sesn("check", "network.py:network").exit_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from sesn import Meter, equivariance_error
 from sesn.tools.app import app
-from sesn.tools.check import check
+from sesn.tools.check import Checked, check
 from sesn.tools.images import image_set
 from sesn.tools.verdict import sentence, verdict
 
@@ -74,8 +75,33 @@ def said(network: nn.Module, tolerance: float | None = None, **how: Any) -> tupl
 
 def test_chance_is_called_chance() -> None:
     assert "no better than chance" in said(nn.Sequential(nn.Conv2d(1, 2, 5, padding=2), Signs()))[0]
-    assert "hardly better than chance" in said(zoo.ordinary("cnn", "random"))[0]
     assert "% of what unrelated images give" in said(zoo.ordinary("unet", "random"))[0]
+
+
+@pytest.mark.parametrize(
+    ("relative", "words"),
+    [
+        (0.3, "30 % of what unrelated images give"),
+        (0.89, "89 % of what unrelated images give"),
+        (0.901, "hardly better than chance"),
+        (0.99, "hardly better than chance"),
+        (1.001, "no better than chance"),
+        (1.7, "no better than chance"),
+    ],
+)
+def test_the_words_are_right_at_their_limits(relative: float, words: str) -> None:
+    [found] = check(zoo.ordinary("cnn", "random"), IMAGES, [1 / 2])
+    factor = relative / found.relative.median
+    error = replace(found.first, valid=found.first.valid * factor, centred=found.first.centred * factor)
+    assert sentence(Checked((error,)), None).startswith(f"downscale 2: relative Δ {relative:.1e}, {words}")
+
+
+def test_a_large_delta_is_not_said_to_be_hidden() -> None:
+    torch.manual_seed(0)
+    text, _ = said(nn.Sequential(nn.Conv2d(1, 4, 1), nn.ConvTranspose2d(4, 4, 4, 2, 1)))
+    assert "without them" not in text
+    torch.manual_seed(0)
+    assert "because the means of the channels" in said(zoo.ordinary("unet", "shifted"))[0]
 
 
 class Signs(nn.Module):

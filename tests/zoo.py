@@ -167,6 +167,12 @@ def ordinary(name: str, weights: str, seed: int = 0) -> nn.Module:
     return WEIGHTS[weights](ORDINARY[name]()).eval()
 
 
+def small(seed: int = 0) -> nn.Module:
+    """A single convolution of 3 x 3 pixels."""
+    torch.manual_seed(seed)
+    return nn.Conv2d(1, 1, 3, padding=1).eval()
+
+
 def biased_field() -> nn.Module:
     """A wide lift with large biases: as equivariant as without."""
     return shifted(wide_field(1))

@@ -136,6 +136,20 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n({caption}; {machine_words(first)})\n"
 
 
+def bias_words(rows: list[dict[str, Any]]) -> str:
+    """What a bias does to the four definitions that it fools."""
+    names = ("Δ", "mean of channel ratios", "Lie error", "signal to error")
+    without, with_bias = (
+        [statistics.median(values(rows, method, name)) for name in names] for method in ("cnn", "cnn-bias")
+    )
+    least = min(a / b for a, b in zip(without[:3], with_bias[:3], strict=True))
+    gain = with_bias[3] - without[3]
+    return (
+        f"It divides Δ, the mean of channel ratios and the Lie error by over {1000 * math.floor(least / 1000):,},\n"
+        f"  and adds {gain:.0f} decibels to the ratio of signal to error (10 decibels stand for a factor of 10)."
+    )
+
+
 def sentences() -> str:
     """What each definition sees and what fools it."""
     lines = [["definition", "quoted by", "what it sees", "what fools it"], ["---"] * 4]

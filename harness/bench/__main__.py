@@ -1,4 +1,4 @@
-"""`python -m harness.bench [layers | rectifiers | methods]`: time layers, ReLUs or whole methods, and print tables."""
+"""`python -m harness.bench [layers | choices | rectifiers | methods]`: time these, and print tables."""
 
 from __future__ import annotations
 
@@ -34,17 +34,33 @@ def layers(
 
 
 @app.command()
+def choices(
+    rounds: Rounds = 15,
+    threads: Threads = 1,
+    device: Device = "cpu",
+    shapes: Annotated[int, typer.Option(min=1, help="How many shapes are drawn.")] = 64,
+) -> None:
+    """Compare the algorithms that are chosen, by timing and by the cost model, with the best one on drawn shapes."""
+    from harness.bench.choices import run_choices
+    from harness.run.engines.work import devices
+
+    with consoles(quiet=False):
+        run_choices(shapes, rounds, threads, devices(device)[0])
+
+
+@app.command()
 def rectifiers(rounds: Rounds = 9, threads: Threads = 2, device: Device = "cpu") -> None:
     """Compare a plain, a band-limited and a nested ReLU on maps of several sides."""
     import torch
 
+    from harness.bench.printing import table_console
     from harness.bench.rectifiers import rectifier_table
     from harness.run.engines.work import devices
     from sesn.tools.machine import machine_line
 
-    with consoles(quiet=False) as (console, _):
+    with consoles(quiet=False):
         torch.set_num_threads(threads)
-        where = torch.device(devices(device)[0])
+        where, console = torch.device(devices(device)[0]), table_console()
         console.print(f"forward + backward, float32, medians of {rounds} interleaved rounds; {machine_line(where)}")
         console.print(rectifier_table(rounds, where))
 
@@ -70,7 +86,7 @@ def methods(
 
 def arguments(given: list[str]) -> list[str]:
     """The layers' benchmark is meant when none is named."""
-    named = bool(given) and (given[0] in ("layers", "rectifiers", "methods") or given[0] == "--help")
+    named = bool(given) and (given[0] in ("layers", "choices", "rectifiers", "methods") or given[0] == "--help")
     return given if named else ["layers", *given]
 
 

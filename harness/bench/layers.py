@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor, nn
 
+from harness.bench.printing import table_console
 from harness.stopwatch import Step, interleave, peak_bytes
 from sesn import ScaleConv, ScaleGrid, ScaleLift, SteerableBasis, basis_a, basis_b
 from sesn.algorithms import ALGORITHMS, padded_convolution
@@ -86,7 +86,7 @@ def run_tables(rounds: int, threads: int, device: str, only: str) -> None:
     """Time every case, print the tables and whether each target was met in this run."""
     torch.set_num_threads(threads)
     where = torch.device(device)
-    console = Console()
+    console = table_console()
     narrow = [case for case in CASES if only in case.name]
     wide = [case for case in WIDE_CASES if only in case.name]
     results = {case: _measure(case, rounds, where) for case in track(narrow, "layers", console=console)}

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from harness.bench.printing import table_console
 from harness.stopwatch import StepTimes, keep_freed_memory, time_training
 from sesn.methods import REFERENCE, Method, method, methods_on
 from sesn.methods.outside import check
@@ -23,8 +24,6 @@ from sesn.tools.machine import machine_line
 RESOLUTIONS = (28, 56)
 PAPER = Path(__file__).parents[1] / "paper" / "epoch_time.csv"
 HEADINGS = ("method", "step ms", "x CNN", "work M", "x CNN", "time/work", "peak MB", "paper s", "x CNN", "goals")
-#: Columns of a printed table where there is no terminal to fit.
-WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,7 @@ def run_methods(
 ) -> list[MethodTimes]:
     """Time every method at both resolutions in one interleaved run, and print a table for each."""
     torch.set_num_threads(threads)
-    where, console = torch.device(device), Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    where, console = torch.device(device), table_console()
     results = measure_methods(rounds, where, only, batch, console, methods)
     console.print(
         f"training steps (zero_grad, forward, cross-entropy, backward, Adam) of batch {batch}, float32, recipe paper, "

@@ -14,14 +14,17 @@ from harness.commands.options import ROWS, Choice
 from harness.data import data_root
 from harness.data.sources import digit_counts, mnist_source, photograph_source, stl10_available, stl10_counts
 from harness.experiments import EXPERIMENTS, Request, experiment, plan
+from harness.experiments.gpu import GPU, rehearsal
 from harness.records import BUDGETS, Budget, Cell, Planned
+from harness.run.engines.work import devices
 from harness.store.lines import StoredCell
 from harness.store.reading import stored
 from sesn._checks import complaint, one_of, require
+from sesn.algorithms.policy import hardware
 from sesn.errors import UsageError
 from sesn.networks.skeleton import known_recipe
 from sesn.tools.images import image_sets, picture_files
-from sesn.tools.machine import hardware
+from sesn.tools.machine import device_kind
 
 #: In which order cells are carried out: as the plan lists them, or what tells most first.
 ORDERS = ("listed", "worth")
@@ -67,8 +70,21 @@ class Asked:
             no_stl10,
             self.training,
             digit_counts(digits, data),
+            gpu=self._gpu(),
         )
         return request if no_stl10 else replace(request, stl10_counts=stl10_counts(data))
+
+    def _gpu(self) -> str:
+        """What the cells about a GPU are about. On the processor they are rehearsed if they are asked for by name."""
+        try:
+            device = devices(self.choice.device)[0]
+        except UsageError:
+            if GPU.key in self.experiments:
+                raise
+            return ""  # a cluster may have it; where cells run, it is said what is wrong
+        if device_kind(device) != "cpu":
+            return hardware(device)
+        return rehearsal() if self.choice.device == "cpu" and GPU.key in self.experiments else ""
 
     def _images(self) -> str:
         """The image set for Delta, or a folder of pictures, which cells name as it is given here."""

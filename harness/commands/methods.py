@@ -30,4 +30,4 @@ def methods(
         console.print(methods_table(recipe))
         if not own:
             told = "`sesn methods FILE.py:NAME` lists a method of your own as well; --methods takes the same form."
-            console.print(told, highlight=False, soft_wrap=True)
+            console.print(told, highlight=False)

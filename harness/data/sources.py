@@ -18,8 +18,8 @@ from typing import IO, Literal
 from harness.data import REMEDY, data_root, mnist, named_root, stl10
 from harness.data.mnist_scale import sizes_for
 from harness.data.stl10 import SPLITS
+from sesn._files import replacing
 from sesn.errors import UsageError
-from sesn.tools.files import replacing
 
 #: Tried in this order.
 MNIST_URLS = (

@@ -20,8 +20,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from sesn._files import replacing
 from sesn.errors import UsageError, WrongTypeError
-from sesn.tools.files import replacing, sync_folder
+from sesn.tools.files import sync_folder
 
 
 @dataclass(frozen=True, eq=False)

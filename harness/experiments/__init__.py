@@ -18,6 +18,7 @@ from harness.experiments.bases import DELTA_BASIS, MNIST_BASIS
 from harness.experiments.delta import DELTA_DEPTH, DELTA_DOWNSCALE, DELTA_INTERSCALE
 from harness.experiments.epoch_time import EPOCH_TIME
 from harness.experiments.generalisation import SCALE_GENERALISATION
+from harness.experiments.gpu import GPU
 from harness.experiments.parameters import PARAMETERS
 from harness.experiments.projections import DELTA_PROJECTION, MNIST_PROJECTION
 from harness.experiments.properties import PROPERTIES
@@ -32,7 +33,7 @@ from sesn.errors import UsageError, WrongTypeError
 EXAMPLE = "mine.py:MINE, where MINE is a harness.experiments.Experiment"
 _ROWS = (
     *(PARAMETERS, PROPERTIES, DELTA_DEPTH, DELTA_DOWNSCALE, DELTA_INTERSCALE, DELTA_PROJECTION, DELTA_BASIS),
-    *(EPOCH_TIME, MNIST_SCALE, STL10, STL10_REDUCED, MNIST_PROJECTION, MNIST_BASIS, SCALE_GENERALISATION),
+    *(EPOCH_TIME, MNIST_SCALE, STL10, STL10_REDUCED, MNIST_PROJECTION, MNIST_BASIS, SCALE_GENERALISATION, GPU),
 )
 
 #: Every experiment by its key, the quick ones first.

@@ -78,12 +78,14 @@ BASES: dict[str, Callable[[bool], SteerableBasis]] = {
     "fourier-bessel": _fourier_bessel,
     "fitted": disco.mnist_basis,
 }
+#: The networks that were published with other pools than the rest.
+PARTS: dict[str, Callable[[Regime], mnist.StageParts]] = {"fitted": disco.mnist_parts}
 
 
 def network_of(basis: str, regime: Regime) -> nn.Module:
     """The network with one of the bases."""
     made = looked_up("basis", basis, BASES)(regime.augmented)
-    parts = disco.mnist_parts(regime) if basis == "fitted" else vector_parts(made)
+    parts = PARTS[basis](regime) if basis in PARTS else vector_parts(made)
     return mnist.MNISTSkeleton(lambda _regime: parts)(regime.recipe, regime.resolution, regime.augmented)
 
 

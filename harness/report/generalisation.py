@@ -29,7 +29,8 @@ AUGMENTED = (0, (1, 1))
 TICKS = (0.5, 1, 2, 4, 8, 17, 24, 32, 40, 48, 64)
 #: Accuracy within so many points of the best is as good.
 POINTS = 2.0
-SUMMARY = ["everywhere", "outside", "worst", "octaves", "consistency", "delta", "epoch_time", "runs"]
+SUMMARY = ["everywhere", "outside", "worst", "octaves", "consistency", "delta", "largest_delta", "largest_delta_scale"]
+SUMMARY += ["epoch_time", "least_epoch_time", "runs"]
 
 
 def curves_frame(selections: Mapping[str, Selection]) -> Any:
@@ -70,20 +71,23 @@ def _ordered(points: Any) -> Any:
 def summary_frame(selections: Mapping[str, Selection]) -> Any:
     """One line per series: accuracy at all scales, outside training, at the worst, the octaves near the best, Delta."""
     chosen, points = selections[EXPERIMENT], curves_frame(selections)
-    columns = [*PLACE, *SERIES, *SUMMARY, "published"]
+    columns = [*PLACE, *SERIES, *SUMMARY, "published", "published_by_scale", "rival", "published_rival"]
     if not len(points):
         return pd.DataFrame(columns=columns)
     lines = []
     for place, part in points.groupby([*PLACE, *SERIES], sort=False, observed=True):
         at = dict(zip([*PLACE, *SERIES], place, strict=True))
-        lines.append(at | _summary(part, where(chosen.rows, **at)) | {"published": _published(chosen.paper, at)})
+        known = {"published": _published(chosen.paper, at), "published_by_scale": _by_scale(chosen.paper, at, part)}
+        lines.append(at | _summary(part, where(chosen.rows, **at)) | known | _rival(chosen.paper, at))
     return pd.DataFrame(lines, columns=columns)
 
 
 def _summary(part: Any, rows: Any) -> dict[str, float]:
     outside = part[~part["trained"].astype(bool)]
-    delta = where(rows, metric="delta")
-    delta = delta[~delta["trained"].astype(bool)] if len(delta) else delta
+    everywhere = where(rows, metric="delta")
+    delta = everywhere[~everywhere["trained"].astype(bool)] if len(everywhere) else everywhere
+    by_scale = medians(everywhere, "scale") if len(everywhere) else pd.Series({math.nan: math.nan})
+    times = where(rows, metric="epoch_time")
 
     def middle(metric: str) -> float:
         found = where(rows, metric=metric)
@@ -96,7 +100,10 @@ def _summary(part: Any, rows: Any) -> dict[str, float]:
         "octaves": octaves_near_the_best(part["scale"], part["mean"], POINTS),
         "consistency": middle("consistency"),
         "delta": float(medians(delta, "metric").iloc[0]) if len(delta) else math.nan,
+        "largest_delta": float(by_scale.max()),
+        "largest_delta_scale": float(by_scale.idxmax()) if by_scale.notna().any() else math.nan,
         "epoch_time": middle("epoch_time"),
+        "least_epoch_time": float(times["value"].min()) if len(times) else math.nan,
         "runs": int(part["draws"].max()),
     }
 
@@ -106,6 +113,28 @@ def _published(paper: Any, at: Mapping[str, Any]) -> float:
     if "scale" not in paper:
         return math.nan
     return first(where(paper[paper["scale"].isna()], metric="accuracy", **at), "value")
+
+
+def _rival(paper: Any, at: Mapping[str, Any]) -> dict[str, Any]:
+    """The method with the best published mean over all scales, SESN left out, and that mean."""
+    at = {name: at[name] for name in PLACE} | {"design": PUBLISHED, "augmented": False}
+    others = [row.key for row in METHODS.values() if not row.ours]
+    means = {key: _published(paper, at | {"method": key}) for key in others}
+    best = max((key for key in others if math.isfinite(means[key])), key=means.__getitem__, default="")
+    return {"rival": best, "published_rival": means.get(best, math.nan)}
+
+
+def _by_scale(paper: Any, at: Mapping[str, Any], points: Any) -> str:
+    """The published accuracy at single scales, each with that measured here, in words; empty if there is none."""
+    known = where(paper, metric="accuracy", **at).dropna(subset=["scale"]) if "scale" in paper else paper[:0]
+    here = dict(zip(points["scale"], points["mean"], strict=True))
+    pairs = [(float(line["scale"]), line["value"]) for line in known.to_dict("records")]
+    parts = [
+        sentence("accuracy-pair" if scale in here else "accuracy-alone", scale=scale, paper=value, here=here.get(scale))
+        for scale, value in pairs
+    ]
+    source = ", ".join(dict.fromkeys(known["claimed_in"])) if parts else ""
+    return f"{', '.join(parts)} ({source})" if parts else ""
 
 
 # --- drawing
@@ -217,3 +246,17 @@ def table(frame: Any) -> Table:
             entries = [numeric(line[name], form, sentence("no-number")) for _, name, form in NUMBERS]
             lines.append((TableEntry(place_label(*place)), TableEntry(label), *entries))
     return Table(("Data", "Method", *(heading for heading, *_ in NUMBERS)), tuple(lines), tuple(rules))
+
+
+def by_scale(frame: Any) -> list[str]:
+    """What was published of single scales, beside what was measured there."""
+    told = frame[frame["published_by_scale"].ne("")]
+    return [
+        sentence(
+            "published-by-scale",
+            label=series_label(*(line[name] for name in SERIES)),
+            place=place_label(line["family"], line["scenario"]),
+            accuracies=line["published_by_scale"],
+        )
+        for line in told.to_dict("records")
+    ]

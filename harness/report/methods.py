@@ -11,31 +11,38 @@ from sesn.methods import METHODS, Method, discover
 from sesn.networks import NETWORKS, Recipe
 from sesn.networks.skeleton import known_recipe
 
-#: On each network: numbers are not cut off, however narrow the terminal; footnotes may go to the next line.
-WIDEST = {"mnist": "999,999", "stl10": "99,999,999", "stir": "99,999"}
-
 
 def methods_table(recipe: str = "paper") -> Table:
-    """One row per method, with the parameters of its networks under a recipe."""
+    """One row per method, with the parameters of its networks under a recipe; footnotes have its approach and source.
+
+    It fits 80 columns, and folds what does not fit: nothing is cut off.
+    """
     title = f"Methods ({recipe} recipe), and how many parameters their networks have"
     table = Table(title=title, box=None, padding=(0, 1, 0, 0), title_justify="left")
     chosen = known_recipe(recipe)
     notes: list[str] = []
-    for name in ("key", "method", "approach"):
-        table.add_column(name, no_wrap=True)
+    for name in ("key", "method"):
+        table.add_column(name, overflow="fold")
     for network in NETWORKS:
-        table.add_column(network, justify="right", min_width=len(WIDEST[network]))
-    table.add_column("source")
+        table.add_column(network, justify="right", overflow="fold")
+    table.add_column("source", overflow="fold")
     discover()
     for above, row in zip([None, *METHODS.values()], METHODS.values(), strict=False):
         if above is not None and row.later and not above.later:
             table.add_section()
         cells = [_count(row, network, chosen, notes) for network in NETWORKS]
-        label, source = Text.assemble(("●", row.colour), f" {row.label}"), _footnote(row.source.citation, notes)
-        table.add_row(row.key, label, row.source.approach, *cells, source)
+        label = Text.assemble(("●", row.colour), f" {row.label}")
+        source = _footnote(_origin(row), notes)
+        table.add_row(row.key, label, *cells, source)
     table.caption = "\n".join(_numbered(notes))
     table.caption_justify = "left"
     return table
+
+
+def _origin(row: Method) -> str:
+    """Its approach, if it has one, and who published it."""
+    known = row.source
+    return known.citation if known.approach == "none" else f"{known.approach}: {known.citation}"
 
 
 def _count(row: Method, network: str, recipe: Recipe, notes: list[str]) -> str:

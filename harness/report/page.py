@@ -19,9 +19,10 @@ from harness.report.escapes import TEMPLATES, as_csv
 from harness.report.findings import WORDS
 from harness.report.rendering import Material, Rendered, rendered
 from harness.report.tables import as_latex, as_markdown
+from sesn._files import replacing
 from sesn.tools.consoles import visible
 from sesn.tools.drawing import SMALL, encoded
-from sesn.tools.files import GeneratedFiles, check_writable, replacing
+from sesn.tools.files import GeneratedFiles, check_writable
 
 FIGURES = ("svg", "pdf", "png")
 TABLES = ("md", "tex")
@@ -78,13 +79,15 @@ def artefact_files(one: Rendered) -> Files:
 def page_context(every: list[Rendered], notes: list[str], files: Files, folders: Folders) -> dict[str, Any]:
     """What both templates are given: plain values, so that the templates escape all text."""
     out, rows = folders.out, folders.rows
+    # What a part explains itself is not listed again.
+    explained = {key for part in WORDS["parts"] if "empty" in part for key in part["artefacts"]}
     sections = {one.artefact.id: _section(one, files, folders) for one in every if one.artefact.id != claims.KEY}
     return {
         **{name: WORDS[name] for name in ("title", "lead", "outcome", "glossary")},
         **claims.context({one.artefact.id: one.frame for one in every}),
         "sections": sections,
         "parts": _parts({key: one for key, one in sections.items() if not one["empty"]}),
-        "missing": [one for one in sections.values() if one["empty"]],
+        "missing": [one for one in sections.values() if one["empty"] and one["id"] not in explained],
         "notes": notes,
         "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
         "others": [other for other in WORDS["others"] if (out / other["folder"] / other["file"]).exists()],

@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness.experiment import Experiment
 from harness.records import Budget
-from harness.report import claims, own, times
+from harness.report import claims, gpu, own, times
 from harness.report.artefacts import ARTEFACTS, Artefact, Selections, artefact
 from harness.report.causes import causes_selection
 from harness.report.findings import WORDS
@@ -121,6 +121,8 @@ def _selection(material: Material, rows: Any, key: str, budgets: tuple[Budget, .
         return causes_selection(material.causes)
     if key == own.KEY:
         return own.selection(rows)
+    if key == gpu.KEY and key in material.experiments:
+        return gpu.selection(rows, material.experiments[key].version)
     if key not in material.experiments:  # published, and nothing that could be measured
         return Selection(key, rows[:0], rows[:0], published_rows(material.paper, key))
     rows = times.current(rows) if key == times.KEY else rows

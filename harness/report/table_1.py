@@ -38,6 +38,7 @@ COLUMNS = (
     *("method", "label", "approach", "delta", "delta_all", "delta_cnn", "ratio"),
     *("ratio_integer", "ratio_grid", "ratio_any", "worst_ratio", "worst_downscale", "built", "refused"),
     *("reach", "translation_error", "claimed_in"),
+    *("best_scale", "best_scale_delta", "worst_scale", "worst_scale_delta"),
     *(f"{question}_{part}" for question in QUESTIONS for part in ("paper", "measured", "agree")),
 )
 
@@ -114,8 +115,20 @@ def _line(key: str, rows: Any, ratios: Any, paper: Any) -> dict[str, Any]:
         "reach": int(reach),
         "translation_error": _median(where(rows, metric="translation_error")["value"]),
         "claimed_in": "".join(paper["claimed_in"].dropna().head(1)) if "claimed_in" in paper else "",
+        **_scales(rows),
         **_marks(measured, paper),
     }
+
+
+def _scales(rows: Any) -> dict[str, float]:
+    """The scales of the published layer with the least and the largest Delta, and these; nothing without any scales."""
+    known = where(rows, metric="delta", family="own, by scale")
+    if not len(known):
+        return {}
+    medians = summarised(known, ["scale"]).set_index("scale")["median"]
+    ends = {"best": medians.idxmin(), "worst": medians.idxmax()}
+    told = {f"{end}_scale": float(scale) for end, scale in ends.items()}
+    return told | {f"{end}_scale_delta": float(medians[scale]) for end, scale in ends.items()}
 
 
 def _marks(measured: dict[str, str], paper: Any) -> dict[str, str]:
@@ -180,6 +193,10 @@ def left_out(frame: Any) -> list[str]:
     return [sentence("mark-left-out", **line) for line in telling.to_dict("records")]
 
 
-def rule(_frame: Any) -> list[str]:
-    """The rule behind the marks."""
-    return [sentence(f"mark-{name}", small=SMALL) for name in ("equivariant", "admissible", "brackets")]
+def remarks(frame: Any) -> list[str]:
+    """The rule behind the marks, and where a layer that is not marked equivariant is so between some of its scales."""
+    rules = [sentence(f"mark-{name}", small=SMALL) for name in ("equivariant", "admissible", "brackets")]
+    uneven = frame[frame["equivariance_measured"].eq("no") & frame["best_scale_delta"].le(SMALL * frame["delta_cnn"])]
+    alike = uneven.groupby(["worst_scale", "worst_scale_delta", "best_scale", "best_scale_delta"], sort=False)
+    lines = [part.iloc[0].to_dict() | {"label": " and ".join(part["label"])} for _, part in alike]
+    return rules + [sentence("mark-by-scale", **line) for line in lines]

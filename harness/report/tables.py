@@ -58,7 +58,7 @@ def rule_above_later(frame: Any) -> tuple[int, ...]:
 def named(method: str, label: str = "") -> TableEntry:
     """A method's name at the beginning of its line; a later one has a note that says so, and who published it."""
     row = METHODS[method]
-    note = f"later than the paper: {row.source.citation}" if row.later else ""
+    note = f"{row.source.citation}; later than the paper" if row.later else ""
     return TableEntry(label or row.label, note=note)
 
 

@@ -22,7 +22,8 @@ SUFFIX = ".jsonl"
 CUT = ".cut"
 #: json.loads would look for the encoding of every line.
 _decoder = json.JSONDecoder()
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+#: What reading a line that is none may raise.
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def files(rows: Path, experiments: Iterable[str] | None = None) -> list[Path]:
@@ -138,7 +139,7 @@ def _words(path: Path, damages: Sequence[Damage]) -> str:
     )
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """A line, and what it says or why it cannot be read."""
 
     number: int
@@ -158,13 +159,13 @@ class _Parser:
 
     def parse(self, data: bytes) -> Contents:
         lines = data.split(b"\n")
-        unclosed: list[_Line] = []
+        unclosed: list[Line] = []
         end = position = 0
         for number, raw in enumerate(lines, 1):
             position += len(raw) + (number < len(lines))
             if not raw.strip():
                 continue
-            unclosed.append(line := _line(number, raw))
+            unclosed.append(line := line_of(number, raw))
             if "format" in line.fields:
                 self._close(unclosed)
                 unclosed, end = [], position
@@ -174,7 +175,7 @@ class _Parser:
         unended = data[end - 1 : end] not in (b"", b"\n")
         return Contents(self._entries, self._digests, self._still_missing(), end, unended)
 
-    def _close(self, lines: list[_Line]) -> None:
+    def _close(self, lines: list[Line]) -> None:
         fields = lines[-1].fields
         # Both stand in every sealed cell, and a changed byte spoils one of them at most.
         if fields.keys().isdisjoint(("lines", "digest")):
@@ -191,16 +192,16 @@ class _Parser:
         self._entries.append(self._entry(own))
         self._digests.add(digest)
 
-    def _entry(self, lines: Sequence[_Line]) -> StoredCell:
+    def _entry(self, lines: Sequence[Line]) -> StoredCell:
         """A cell of lines that must be in order."""
         self._check(lines)
         *values, closing = lines
         try:
             return entry_of(self._path, closing.fields, [line.fields for line in values])
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise self._corrupt(closing, error) from error
 
-    def _check(self, lines: Sequence[_Line]) -> None:
+    def _check(self, lines: Sequence[Line]) -> None:
         """Refuse lines that cannot be read, or that are of several cells."""
         for line in lines:
             error, cell = line.error, lines[0].fields.get("cell")
@@ -209,14 +210,14 @@ class _Parser:
             if error is not None:
                 raise self._corrupt(line, error) from error
 
-    def _corrupt(self, line: _Line, error: Exception) -> StoreError:
+    def _corrupt(self, line: Line, error: Exception) -> StoreError:
         said = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         return StoreError(
             f"{self._path}:{line.number}: this line cannot be read ({said}); restore the file from version control, "
             "or delete the lines of this cell, and it will run again"
         )
 
-    def _is_torn(self, lines: list[_Line], *, ends: bool) -> bool:
+    def _is_torn(self, lines: list[Line], *, ends: bool) -> bool:
         """Whether a killed writer can have left the lines: all are whole, but for a last one that does not end."""
         try:
             self._check(lines[:-1] if not ends and _is_cut_short(lines[-1]) else lines)
@@ -226,7 +227,7 @@ class _Parser:
             raise
         return True
 
-    def _leave_out(self, lines: Sequence[_Line]) -> None:
+    def _leave_out(self, lines: Sequence[Line]) -> None:
         if lines:
             names = re.findall(r'"cell":"([^"]*)"', b"\n".join(line.raw for line in lines).decode(errors="replace"))
             self._damages.append(Damage(lines[0].number, lines[-1].number, frozenset(names), len(self._entries)))
@@ -240,16 +241,17 @@ class _Parser:
         return [one for one in self._damages if not one.cells or not one.cells <= again(one)]
 
 
-def _line(number: int, raw: bytes) -> _Line:
+def line_of(number: int, raw: bytes) -> Line:
+    """A line of a file, read or with the reason why it cannot be."""
     try:
         fields = _decoder.decode(raw.decode())
         check_fields(fields)
-    except _UNREADABLE as error:
-        return _Line(number, raw, {}, error)
-    return _Line(number, raw, fields)
+    except UNREADABLE as error:
+        return Line(number, raw, {}, error)
+    return Line(number, raw, fields)
 
 
-def _is_cut_short(line: _Line) -> bool:
+def _is_cut_short(line: Line) -> bool:
     """Whether it is the beginning of a line and nothing else: no other object begins in it, least a closing line."""
     if not isinstance(line.error, json.JSONDecodeError | UnicodeDecodeError) or b'{"format":' in line.raw[1:]:
         return False

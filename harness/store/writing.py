@@ -22,7 +22,8 @@ from typing import NamedTuple
 from harness.records import Result
 from harness.store.lines import SEAL, StoreError, StoreWarning, encode
 from harness.store.reading import CUT, SUFFIX, Contents, parse
-from sesn.tools.files import advice, check_regular, check_writable, naming, open_own, sync_folder
+from sesn._files import naming
+from sesn.tools.files import advice, check_regular, check_writable, open_own, sync_folder
 
 LOCK = ".lock"
 #: Longer than any note.
@@ -124,13 +125,17 @@ class Writer:
         with suppress(OSError):
             _write_note(self._lock, self._started, cells)
 
-    def append(self, result: Result) -> None:
-        """Put a cell on the disk; on return it is at its path. After an error the file is as it was before."""
-        path = self._rows / f"{result.cell.experiment}{SUFFIX}"
+    def append(self, *results: Result) -> None:
+        """Put a cell on the disk, or several of one experiment; on return they are at their path.
+
+        After an error the file is as it was before.
+        """
+        (experiment,) = {result.cell.experiment for result in results}
+        path = self._rows / f"{experiment}{SUFFIX}"
         file = self._files.setdefault(path.name, _File(path))
         with file.errors_told():
             self._keep_lock()
-            file.add(result)
+            file.add(*results)
 
     def _confirm(self) -> None:
         """Read back all that was appended, and write again what is missing; of all errors the first is raised."""
@@ -172,17 +177,18 @@ class _File:
     def _missing(self) -> dict[str, bytes]:
         return {digest: block for digest, block in self._blocks.items() if digest not in self._there}
 
-    def add(self, result: Result) -> None:
-        """Append a cell. One that cannot be written is not kept here: its checkpoint is."""
-        block = encode(result)
-        digest = block.rpartition(SEAL)[2].removesuffix(b'"}\n').decode()
-        self._blocks[digest] = block
+    def add(self, *results: Result) -> None:
+        """Append cells. Those that cannot be written are not kept here: their checkpoints are."""
+        blocks = [encode(result) for result in results]
+        new = {block.rpartition(SEAL)[2].removesuffix(b'"}\n').decode(): block for block in blocks}
+        self._blocks |= new
         try:
             self.settle()
         except BaseException:
-            self._blocks.pop(digest, None)
+            for digest in new:
+                self._blocks.pop(digest, None)
             raise
-        self._own.add(result.cell.id)
+        self._own |= {result.cell.id for result in results}
 
     def settle(self, *, read_back: bool = False) -> None:
         """Write what is missing, until the path leads to a file that lacks nothing; read it in any case, if asked."""

@@ -44,6 +44,11 @@ class Axis:
         return cls(size, room // stride + 1, kernel_size // 2 - padding, stride, circular)
 
     @property
+    def numbers(self) -> tuple[int, int, int, int, bool]:
+        """What it is made of."""
+        return self.size, self.outputs, self.first, self.stride, self.circular
+
+    @property
     def last(self) -> int:
         """The last window centre."""
         return self.first + (self.outputs - 1) * self.stride

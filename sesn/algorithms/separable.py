@@ -28,9 +28,10 @@ from sesn.algorithms.banded import (
     blocks,
     left,
 )
+from sesn.algorithms.policy import policy_of
 from sesn.basis import ProfilePairs
 
-#: Bytes of response maps held at once: a few times the second-level cache, well inside the third.
+#: Bytes of response maps held at once on a CPU: a few times the second-level cache, well inside the third.
 CHUNK_BYTES = 8 << 20
 #: Maps of at most this many pixels use one matrix for both passes.
 PLANE_PIXELS = 64
@@ -241,10 +242,10 @@ def _by_weights(g: Tensor, responses: Tensor, matrices: Tensor) -> Tensor:
 
 
 def _chunks(field: Tensor, tasks: Sequence[ScaleTask]) -> Iterator[slice]:
-    """Slices of the batch for which one scale's responses fill about CHUNK_BYTES."""
+    """Slices of the batch for which one scale's responses fill about a piece of the device's memory."""
     pixels = field.shape[3] * field.shape[4]
     per_image = max(1, field.shape[1] * _seen(tasks) * tasks[0].passes.functions * pixels * field.element_size())
-    step = max(1, CHUNK_BYTES // per_image)
+    step = max(1, policy_of(field.device).piece(CHUNK_BYTES) // per_image)
     return (slice(start, min(start + step, field.shape[0])) for start in range(0, max(field.shape[0], 1), step))
 
 

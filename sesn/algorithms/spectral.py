@@ -20,11 +20,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesn._torch import backward_uncast, casting, may_keep, needs_replay, recording, replayed_gradients, uncast
+from sesn._torch import (
+    backward_uncast,
+    casting,
+    held_for_graphs,
+    may_keep,
+    needs_replay,
+    recording,
+    refuse_capture,
+    replayed_gradients,
+    uncast,
+)
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import left
+from sesn.algorithms.policy import policy_of
 
-#: Bytes of spectra of input and output held at once: larger pieces fall out of the cache, smaller ones are slow.
+#: Bytes of spectra of input and output held at once on a CPU: larger pieces fall out of the cache, smaller are slow.
 CHUNK_BYTES = 24 << 20
 #: Axes, kernels, devices and dtypes whose matrices are kept: a network has a few dozen.
 KEPT = 256
@@ -117,7 +128,10 @@ def make_transforms(
     return Transforms(image, kernel, outputs, (rows.outputs, columns.outputs))
 
 
-_kept_transforms = lru_cache(maxsize=KEPT)(make_transforms)
+@lru_cache(maxsize=KEPT)
+def _kept_transforms(*what: Any) -> Transforms:
+    refuse_capture(what[-2])
+    return make_transforms(*what)
 
 
 def spectral_convolution(
@@ -138,8 +152,8 @@ def spectral_convolution(
             return spectral_convolution(x, kernel, bias, rows, columns, taps).to(wanted)
     dtype = torch.promote_types(torch.promote_types(x.dtype, kernel.dtype), torch.float32)
     plain = not may_keep(x)
-    make = make_transforms if plain else _kept_transforms
-    transforms = make(rows, columns, row_taps, column_taps, x.device, dtype)
+    what = rows, columns, row_taps, column_taps, x.device, dtype
+    transforms = make_transforms(*what) if plain else held_for_graphs(_kept_transforms(*what), x.device)
     run = spectral_plain if plain else _ChunkedSpectra.apply
     out: Tensor = run(x.to(dtype), kernel.to(dtype), transforms)
     if bias is not None:
@@ -213,10 +227,10 @@ class _ChunkedSpectra(torch.autograd.Function):
 
 
 def _chunk(x: Tensor, kernel: Tensor, transforms: Transforms) -> int:
-    """How many images to take at a time: parts of about the same size, whose spectra fill at most CHUNK_BYTES."""
+    """How many images to take at a time: parts of about the same size, whose spectra fill at most a piece of memory."""
     p, q, _, _ = transforms.image.sizes
     per_image = 2 * p * q * (kernel.shape[0] + kernel.shape[1]) * x.element_size()
-    pieces = max(1, math.ceil(x.shape[0] * per_image / CHUNK_BYTES))
+    pieces = max(1, math.ceil(x.shape[0] * per_image / policy_of(x.device).piece(CHUNK_BYTES)))
     return max(1, math.ceil(x.shape[0] / pieces))
 
 
@@ -256,8 +270,10 @@ class Circle:
     def waves(self, count: int, positions: range, sign: int) -> tuple[Tensor, Tensor]:
         """cos and sign sin of the first `count` frequencies, [count, positions], each rounded once."""
         places = torch.arange(positions.start, positions.stop, positions.step, device=self.device)
+        # torch.compile with dynamic=True takes every float outside a function for a variable, and compiles again when
+        # it finds that it is none.
         turns = torch.outer(torch.arange(count, device=self.device), places) % self.period
-        angles = [6.283185307179586 * turn / self.period for turn in range(self.period)]  # math.pi: see SMALL_BOX
+        angles = [6.283185307179586 * turn / self.period for turn in range(self.period)]  # math.pi is one
         cosine, sine = (
             torch.tensor([function(angle) for angle in angles], device=self.device, dtype=self.dtype)[turns]
             for function in (math.cos, math.sin)

@@ -85,7 +85,7 @@ def basis_fourier_bessel(
 ) -> SteerableBasis:
     """Make a basis of the E x E slowest Fourier-Bessel functions, by the zero R_kq.
 
-    They are no products of one-dimensional functions, so the separable algorithm does not apply.
+    They are not products of one-dimensional functions, so the separable algorithm does not apply.
 
     Args:
         grid: the scales.

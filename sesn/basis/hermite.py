@@ -46,7 +46,7 @@ class Profile:
 def basis_a(grid: ScaleGrid, window: Window, effective_size: int, *, max_order: int | None = None) -> SteerableBasis:
     """Make a basis of type A: the order pairs (n, m) of an E x E grid, one sigma per scale.
 
-    The order along rows runs fastest.
+    The functions are listed with the order along rows running fastest.
 
     Args:
         grid: the scales.
@@ -82,7 +82,7 @@ def basis_b(
 
     The functions are listed sub-sigma by sub-sigma and the first E^2 are kept. The sub-sigmas of a scale share that
     scale's box. Its narrowest functions are resolved, and Delta is low, only while the smallest sub-sigma is at least
-    1.2 pixels: a wide window that goes below warns.
+    1.2 pixels. With a wide window, a smaller one gives a warning.
 
     Args:
         grid: the scales.
@@ -126,9 +126,9 @@ def basis_for(
 ) -> SteerableBasis:
     """Make a good basis from the range of object sizes that a network should cover.
 
-    It has `scales` widths in equal ratios, the largest as many times the smallest as the largest object is the
-    smallest one; the ten functions of type A up to order 3; and wide windows. The documentation's page
-    "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
+    It has `scales` widths in equal ratios. The largest width is to the smallest as the largest object is to the
+    smallest. The functions are the ten of type A up to order 3, with wide windows, which cut nothing off. The
+    documentation's page "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
 
     Args:
         sizes: the smallest and the largest size of the objects, in any unit, since their ratio alone counts:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from sesn._checks import positive, require, whole
-from sesn.basis.steerable import EXACT, SteerableBasis, Window, boxes_for
+from sesn.basis.steerable import SteerableBasis, Window, boxes_for
 from sesn.scales import ScaleGrid
 
 #: The orders of the waves, slowest first.
@@ -34,20 +34,21 @@ class LogRadial:
     count: int
     directions: int
     width: float
+    orders: tuple[float, ...] = ORDERS
     #: The box decides the waves, and nothing is left outside it.
     reach: ClassVar[float] = 0.0
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """The functions [count, v, v] at coordinates in units of sigma."""
-        pixel = float(x[0, 1] - x[0, 0]) if x.shape[-1] > 1 else 1.0
+        pixel = x[0, 1] - x[0, 0] if x.shape[-1] > 1 else torch.ones_like(x[0, 0])
         # The centre would have the logarithm of zero; it is taken to be as far out as its neighbours, as in SS-CNN.
-        r = torch.hypot(x, y).clamp_min(pixel)
+        r = torch.maximum(torch.hypot(x, y), pixel)
         phi = torch.atan2(x, -y)  # from the upward direction, to the right
-        logarithm, turns = r.log(), 2 * math.pi / float(r.amax().log())
+        logarithm, turns = r.log(), 2 * math.pi / r.amax().log()
         inside = (torch.hypot(x, y) <= x.amax() * (1 + 1e-12)) / r
         planes = [
             inside * beam * wave(turns * order * logarithm + PHASE)
-            for order in ORDERS
+            for order in self.orders
             for beam in (_beam(phi, direction, self.width) for direction in _directions(self.directions))
             for wave in (torch.cos, torch.sin)
         ]
@@ -55,8 +56,8 @@ class LogRadial:
 
 
 def _directions(count: int) -> list[float]:
-    """From 0 to pi, both of which are the same line."""
-    return torch.linspace(0, math.pi, count, **EXACT).tolist()
+    """From 0 to pi, both of which are the same line; numbers, not a tensor, so that compiled code makes them too."""
+    return [math.pi * index / max(count - 1, 1) for index in range(count)]
 
 
 def _beam(phi: Tensor, direction: float, width: float) -> Tensor:
@@ -71,7 +72,7 @@ def basis_log_radial(
     """Make a basis of E x E log-radial harmonics.
 
     They are listed order by order (0.5, 1, 2), in each direction by direction, the cosine before the sine, and the
-    first E^2 are kept. They are no products of one-dimensional functions, so the separable algorithm does not apply.
+    first E^2 are kept. They are not products of one-dimensional functions, so the separable algorithm does not apply.
 
     Args:
         grid: the scales; the corners of a box must be more than one sigma from its centre, where ln r is zero.

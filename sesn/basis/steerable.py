@@ -129,7 +129,7 @@ class SteerableBasis:
             The basis.
 
         Raises:
-            UsageError: `psi` is no function, or what it returns has the wrong shape or vanishes.
+            UsageError: `psi` is not a function, or what it returns has the wrong shape or vanishes.
 
         Example:
             >>> ring = lambda x, y: (x**2 + y**2) * torch.exp(-(x**2 + y**2))
@@ -147,8 +147,8 @@ class SteerableBasis:
     def from_samples(cls, samples: Sequence[Tensor], grid: ScaleGrid) -> SteerableBasis:
         """Make a basis of functions that are given pixel by pixel at every scale, such as fitted ones.
 
-        They are taken as they are, but for the normalisation: that those of one scale are those of another enlarged is
-        up to whoever made them. They cannot be sampled on another grid or window.
+        They are taken as they are, except for the normalisation. Whoever makes them has to see to it that the functions
+        of one scale are those of another, enlarged. They cannot be sampled on another grid or window.
 
         Args:
             samples: for every scale a tensor [n, box, box] of the same n functions on that scale's own odd box.

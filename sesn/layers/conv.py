@@ -21,7 +21,7 @@ ScalePadding = Literal["zeros", "replicate", "truncate"]
 
 
 class ScaleLift(FittedConv):
-    """Scale convolution of an image, T -> H: [b, c, h, w] -> [b, c', s, h', w'] (paper, equation for convTH).
+    """Scale convolution of an image, which makes it a field: [b, c, h, w] -> [b, c', s, h', w'] (convTH in the paper).
 
     Output channel o at scale k is the correlation of the image with sum_n w[o, i, n] psi_n at sigma_k, plus the bias.
 
@@ -58,10 +58,13 @@ class ScaleLift(FittedConv):
         Raises:
             UsageError: the image has another shape or dtype than the layer takes, or is too small for it.
         """
-        _checks.with_channels("image", image, "b c h w", self.in_channels, "in_channels")
-        weight = self.weight
-        _checks.same_dtype("image", image, weight)
+        self._check_input(image, weight := self.weight)
         return self._convolve(image.unsqueeze(2), weight)
+
+    def _check_input(self, image: Tensor, weight: Tensor) -> None:
+        """Reject what is no image for this layer."""
+        _checks.with_channels("image", image, "b c h w", self.in_channels, "in_channels")
+        _checks.same_dtype("image", image, weight)
 
     def _weight_tail(self) -> tuple[int, ...]:
         return (len(self.basis),)
@@ -71,17 +74,17 @@ class ScaleLift(FittedConv):
 
 
 class ScaleConv(FittedConv):
-    """Scale convolution of a field, H -> H: [b, c, s, h, w] -> [b, c', s, h', w'] (paper, equation for convHH).
+    """Scale convolution of a field to a field: [b, c, s, h, w] -> [b, c', s, h', w'] (convHH in the paper).
 
     Output scale k = sum_i correlation(field[k + i], kernel_i at sigma_k), i = 0 .. interscale - 1: the same and the
     next larger scales. The largest ones see past the end of the grid, as `scale_padding` says.
 
     Args:
         in_channels, out_channels: channels of the two fields.
-        basis: the steerable functions and their scales, which are those of both fields; may be left out, too.
+        basis: the steerable functions and their scales, which are those of both fields; `basis_for()` by default.
         interscale: K_S, how many neighbouring scales a filter sees.
         scale_padding: what lies past the largest scale: "zeros", the largest scale again ("replicate"), or nothing
-            ("truncate"), so that the output has interscale - 1 fewer scales, which the layer's `grid` tells.
+            ("truncate"), so that the output has interscale - 1 scales fewer; the layer's `grid` has the others.
         stride, padding, padding_mode, groups, bias, algorithm, device, dtype: as in `ScaleLift`.
 
     Raises:
@@ -142,7 +145,7 @@ class ScaleConv(FittedConv):
         Raises:
             UsageError: the field has another shape or dtype than the layer takes, or is too small for it.
         """
-        self._check_field(field, weight := self.weight)
+        self._check_input(field, weight := self.weight)
         return self._convolve(longer(field, self.repeats), weight)
 
     @property

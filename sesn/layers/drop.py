@@ -18,7 +18,7 @@ class ScaleDropout(TensorModule, nn.Dropout3d):
         p: the probability that a channel is dropped, from 0 to 1. The others are multiplied by 1 / (1 - p).
 
     Raises:
-        UsageError: `p` is no probability.
+        UsageError: `p` is not a number from 0 to 1.
 
     Example:
         >>> field = sesn.ScaleDropout(p=0.5)(torch.ones(1, 8, 3, 4, 4))

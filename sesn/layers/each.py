@@ -23,7 +23,7 @@ class EachScale(TensorModule):
         module: the module.
 
     Raises:
-        UsageError: `module` is no torch module.
+        UsageError: `module` is not a torch module.
 
     Example:
         >>> sesn.EachScale(nn.Upsample(scale_factor=2, mode="bilinear"))(torch.randn(2, 8, 3, 16, 16)).shape

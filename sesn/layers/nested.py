@@ -23,30 +23,32 @@ Size = tuple[int, int]
 class NestedReLU(TensorModule):
     """A ReLU at every listed size up to the map's own, whose results are nested like rings of frequencies.
 
-    At each size the map is cropped in frequency to what that size can hold, rectified and transformed back. Of the
-    output each frequency comes from the smallest size that holds it. A map and its ideal downscaling to a listed size
-    therefore agree in all that the smaller one holds: the layer commutes with the Fourier resampler between these
-    sizes, where any other ReLU mixes high frequencies into low ones before they are removed.
+    At each size the map is cropped in frequency to what that size can hold, rectified and transformed back. Each
+    frequency of the output comes from the smallest size that holds it. A map and its ideal downscaling to a listed size
+    therefore agree in all that the smaller one holds. The layer commutes with the Fourier resampler between these
+    sizes, while any other ReLU mixes high frequencies into low ones before they are removed.
 
     The map counts as periodic. Its own size is always the outermost ring, so a map may have any size. Sizes are those
     of the maps that this layer gets: after a stride of 2 they are half as large as the images'.
 
     An even size M sees only one phase of a wave with M/2 periods, its Nyquist frequency. Where M is listed that wave is
-    dropped, from larger maps too. Only if it is all that the next listed size adds, larger maps keep it; then M is
+    dropped, from larger maps too. Larger maps keep it only if it is all that the next listed size adds, and M is then
     exact up to that wave.
 
     Args:
         sizes: sides of square maps, or pairs (h, w), between which the layer is exact. Of any two pairs one must fit
             into the other.
-        oversample: 1 rectifies each size on its own pixels, as Fourier layers do. A translation by a pixel of the map
-            is no whole step there, so that it is not kept. From 2 on each size has a grid with at least so many points
-            for every pixel, and of as many as the largest size has, or twice as many, and so on. Of that size a
-            translation by whole pixels is kept exactly, and any other nearly.
+        oversample: 1 rectifies each size on its own pixels, as Fourier layers do. A translation by one pixel of the map
+            is then not a whole step at the smaller sizes, and the layer does not commute with it. At sizes that are
+            not listed, 1 is less exact than `BandlimitedReLU`, and 2 is not. With 2 or more, each size is rectified on
+            a grid with at least this many points for every pixel, whose side is a whole multiple of the largest size.
+            The layer then commutes exactly with translations of maps of the largest size by whole pixels, and nearly
+            with all others.
         nonlinearity: any pointwise function or module of a tensor [..., h, w].
 
     Raises:
         UsageError: there are no sizes, one has no pixels, two do not fit into each other, or `oversample` is below 1.
-        WrongTypeError: a size or `oversample` is no whole number, or `nonlinearity` cannot be called.
+        WrongTypeError: a size or `oversample` is not a whole number, or `nonlinearity` cannot be called.
 
     Example:
         >>> rectify, x = sesn.NestedReLU([96, 68]), torch.randn(2, 8, 3, 96, 96, dtype=torch.float64)
@@ -84,7 +86,7 @@ class NestedReLU(TensorModule):
 
         Raises:
             UsageError: there are fewer axes.
-            WrongTypeError: there are no floating-point numbers.
+            WrongTypeError: the numbers are not floating-point.
         """
         _checks.floating("x", x)
         _checks.require(x.dim() >= 2, "x.shape", tuple(x.shape), "[..., h, w]")

@@ -57,7 +57,7 @@ class BandlimitedReLU(TensorModule):
             A tensor of the same shape.
 
         Raises:
-            UsageError: there are fewer axes, or no floating-point numbers.
+            UsageError: there are fewer axes, or the numbers are not floating-point.
         """
         _checks.floating("x", x)
         _checks.require(x.dim() >= 2, "x.shape", tuple(x.shape), "[..., h, w]")

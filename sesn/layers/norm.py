@@ -1,7 +1,7 @@
 """Normalisation of fields [b, c, s, h, w] with one weight and bias per channel, the same at every scale.
 
 Which numbers share a mean and a variance decides what a norm commutes with. Over channels alone it commutes with
-everything that moves points about. Over positions too, it commutes with what keeps the mean over positions, as
+everything that only moves points. Over positions too, it commutes with what keeps the mean over positions, as
 rescaling does but for the borders. Over scales it does not commute: rescaling brings other scales into the grid.
 """
 
@@ -28,7 +28,7 @@ class ScaleBatchNorm(TensorModule, nn.BatchNorm3d):
         eps, momentum, affine, track_running_stats, device, dtype: as in torch's BatchNorm3d.
 
     Raises:
-        UsageError: `num_features` is no whole number of at least 1.
+        UsageError: `num_features` is not a whole number of at least 1, or a switch is not True or False.
 
     Example:
         >>> sesn.ScaleBatchNorm(8)(torch.randn(2, 8, 3, 16, 16)).shape
@@ -48,7 +48,8 @@ class ScaleBatchNorm(TensorModule, nn.BatchNorm3d):
     ) -> None:
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         _checks.whole("num_features", num_features, 1)
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, **options)
+        flags = _checks.flag("affine", affine), _checks.flag("track_running_stats", track_running_stats)
+        super().__init__(num_features, eps, momentum, *flags, **options)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise a field.
@@ -69,9 +70,9 @@ class ScaleBatchNorm(TensorModule, nn.BatchNorm3d):
 class ScaleGroupNorm(TensorModule, nn.GroupNorm):
     """Group norm of a field: one mean and variance per group of channels and scale, over the positions.
 
-    Torch's own, on a field, takes the mean over the scales too, so what rescaling brings into the grid changes all of
-    it. With one group per channel this is instance norm. The scales lose their strengths relative to each other: a
-    projection by a maximum after it no longer prefers the scale that fits best.
+    On a field, torch's own group norm also takes the mean over the scales, so what rescaling brings into the grid
+    changes every value. With one group per channel this is instance norm. The scales lose their strengths relative to
+    each other, so a projection by a maximum after it no longer prefers the scale that fits best.
 
     Args:
         num_groups: of channels.
@@ -79,7 +80,7 @@ class ScaleGroupNorm(TensorModule, nn.GroupNorm):
         eps, affine, device, dtype: as in torch's GroupNorm.
 
     Raises:
-        UsageError: a number breaks its rule.
+        UsageError: a number breaks its rule, or `affine` is not True or False.
 
     Example:
         >>> sesn.ScaleGroupNorm(2, 8)(torch.randn(2, 8, 3, 16, 16)).shape
@@ -101,7 +102,7 @@ class ScaleGroupNorm(TensorModule, nn.GroupNorm):
         _checks.whole("num_channels", num_channels, 1)
         rule = f"a multiple of num_groups (={num_groups})"
         _checks.require(num_channels % num_groups == 0, "num_channels", num_channels, rule)
-        super().__init__(num_groups, num_channels, eps, affine, **options)
+        super().__init__(num_groups, num_channels, eps, _checks.flag("affine", affine), **options)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise a field.
@@ -122,7 +123,7 @@ class ScaleGroupNorm(TensorModule, nn.GroupNorm):
 class ScaleLayerNorm(TensorModule, nn.LayerNorm):
     """Layer norm of a field: at every scale and position a mean and variance over the channels.
 
-    It commutes with everything that moves points about, rescaling and shifts along the scales among it.
+    It commutes with everything that only moves points, including rescaling and shifts along the scales.
 
     Args:
         num_features: channels of the field.
@@ -130,7 +131,7 @@ class ScaleLayerNorm(TensorModule, nn.LayerNorm):
         affine: whether there is a weight and, unless `bias` is False, a bias per channel.
 
     Raises:
-        UsageError: `num_features` is no whole number of at least 1.
+        UsageError: `num_features` is not a whole number of at least 1, or a switch is not True or False.
 
     Example:
         >>> sesn.ScaleLayerNorm(8)(torch.randn(2, 8, 3, 16, 16)).shape

@@ -16,6 +16,7 @@ from torch import Tensor
 from sesn import _checks
 from sesn.algorithms.axis import plain_number
 from sesn.errors import WrongTypeError
+from sesn.layers.store import Store
 from sesn.layers.typed import TensorModule
 from sesn.scales import ScaleGrid
 
@@ -25,7 +26,7 @@ SHARPNESS = 4.0
 
 
 class ScaleProjection(TensorModule):
-    """f(s, x) -> one value for all s: a field loses its scale axis and stays equivariant, up to the ends of the grid.
+    """One value for all scales: a field [b, c, s, h, w] becomes a map, equivariant up to the ends of the grid.
 
     Args:
         reduce: "max", "mean", or "soft", the soft maximum log(mean(exp(sharpness f))) / sharpness.
@@ -64,9 +65,10 @@ class ScaleProjection(TensorModule):
             raise WrongTypeError(_checks.complaint("leave_out", leave_out, rule))
         small, large = (_checks.whole(f"leave_out[{i}]", count, 0) for i, count in enumerate(leave_out))
         self.leave_out = (small, large)
+        self._store = Store()
 
     def forward(self, field: Tensor) -> Tensor:
-        """Project H to T.
+        """Project a field to a map.
 
         Args:
             field: [b, c, s, h, w], or [b, c, s] after a GlobalPool.
@@ -89,7 +91,10 @@ class ScaleProjection(TensorModule):
         kept = field.narrow(2, small, count)
         if self.reduce == "max":
             return kept.amax(dim=2)
-        weights = kept.new_tensor(_weights(count, self.taper)).reshape(-1, *[1] * (kept.dim() - 3))
+        weights = self._store.constant(
+            count, kept, lambda: torch.tensor(_weights(count, self.taper), dtype=torch.float64)
+        )
+        weights = weights.reshape(-1, *[1] * (kept.dim() - 3))
         if self.reduce == "mean":
             return (weights * kept).sum(dim=2)
         # Exact for a small sharpness, too. The largest value is taken off for the range of exp: no gradient is its own.
@@ -115,16 +120,17 @@ def _weights(count: int, taper: int) -> list[float]:
 class PartneredProjection(ScaleProjection):
     """A projection over the scales that have a partner in the same picture at every other size.
 
-    Where images come in several sizes, the size of a field says which of its scales have a partner in all of them: of
-    the largest images those at the large end, of smaller ones those as many steps further down. Over these the
-    projection is as equivariant as the field. It does not help where objects change their size and the image does not.
+    Where images come in several sizes, the size of a field says which of its scales have a partner in all of them. In
+    the largest images these are the scales at the large end, and in smaller images those as many steps further down.
+    Over these the projection is as equivariant as the field. It does not help where objects change their size and the
+    image does not.
 
     Args:
         grid: the field's scales.
-        side: the shorter side of the fields that it is given of the largest images.
-        steps: by how many steps of the grid the smallest images are smaller. As many scales are left out at each size.
+        side: the shorter side of the fields that it is given for the largest images.
+        steps: by how many steps of the grid the smallest images are smaller. So many scales are left out at each size.
         reduce, sharpness, taper: as in `ScaleProjection`.
-        leave_out: what is left out beside these.
+        leave_out: scales that are left out in addition, as in `ScaleProjection`.
 
     Raises:
         UsageError: an argument breaks its rule.
@@ -165,7 +171,7 @@ class PartneredProjection(ScaleProjection):
         return round(math.log(self.side / here) / math.log(self.ratio))
 
     def forward(self, field: Tensor) -> Tensor:
-        """Project H to T.
+        """Project a field to a map.
 
         Args:
             field: [b, c, s, h, w].

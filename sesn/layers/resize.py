@@ -63,8 +63,8 @@ class ScaleUpsample(TensorModule):
 class ScaleDownsample(TensorModule):
     """Fewer pixels at every scale: a low-pass filter, then samples `factor` pixels apart, centred on the map.
 
-    Without a filter frequencies that the coarser pixels cannot hold turn up as lower ones; which ones depends on the
-    size of the picture. A filter that also weakens what they can hold, such as a wide binomial blur, costs more
+    Without a filter, frequencies that the coarser pixels cannot hold appear as lower ones, and which ones depends on
+    the size of the picture. A filter that also weakens what they can hold, such as a wide binomial blur, costs more
     equivariance than it brings, since it blurs a small picture more than a large one. "bicubic" cuts off most sharply.
 
     Args:

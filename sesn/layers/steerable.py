@@ -20,27 +20,25 @@ from sesn.algorithms import (
     ALGORITHMS,
     DEVICE_ALGORITHMS,
     Axis,
-    Work,
     compose_kernel,
-    convolution_cost,
     dense_convolution,
     plane_taps,
     separable_convolution,
     spectral_convolution,
 )
 from sesn.algorithms.choose import Algorithm
+from sesn.algorithms.decide import Ways
 from sesn.algorithms.fused import (
     Geometry,
     Tables,
-    checked_way,
     fused_convolution,
-    fused_if_better,
     make_tables,
     terms_of,
 )
-from sesn.algorithms.separable import Passes, ScaleTask, column_runs, make_passes
+from sesn.algorithms.separable import Passes, ScaleTask, make_passes
 from sesn.basis import SteerableBasis, default_basis
 from sesn.errors import UsageError, WrongTypeError
+from sesn.layers.choice import ChoosesAlgorithms
 from sesn.layers.each import each_map
 from sesn.layers.store import Store
 from sesn.layers.typed import TensorModule
@@ -54,7 +52,7 @@ Border = Literal["zeros", "circular", "reflect", "replicate"]
 MIRRORS = ("reflect", "replicate")
 
 
-class SteerableConv(WithMeaning, TensorModule):
+class SteerableConv(WithMeaning, ChoosesAlgorithms, TensorModule):
     """A convolution with kernels sum_n w[o, i, n] psi_n; a subclass says which input scales an output scale sees.
 
     The samples of the basis are buffers that are not saved, in the dtype and on the device of the weight:
@@ -228,7 +226,7 @@ class SteerableConv(WithMeaning, TensorModule):
 
     # The convolution
 
-    def _check_field(self, field: Tensor, weight: Tensor) -> None:
+    def _check_input(self, field: Tensor, weight: Tensor) -> None:
         """Reject what is no field for this layer."""
         _checks.with_channels("field", field, "b c s h w", self.in_channels, "in_channels")
         meaning = "number of scales of the layer's basis"
@@ -241,13 +239,17 @@ class SteerableConv(WithMeaning, TensorModule):
         The weight is handed down, not read again: a parametrised one is computed at each reading.
         """
         self._follow(weight)
-        windows, padding = self._windows(), pair_of(self.padding)
         if self.padding_mode in MIRRORS:
-            field, padding = _mirrored(field, padding, self.padding_mode), (0, 0)
-        rows, columns = self._axes(field.shape[-2:], padding)
-        ways = [self._algorithm_at(k, field, stop - start, rows, columns) for k, (start, stop) in enumerate(windows)]
+            field = _mirrored(field, pair_of(self.padding), self.padding_mode)
+        rows, columns = self._axes(field.shape[-2:], (0, 0) if self.padding_mode in MIRRORS else pair_of(self.padding))
+        return self._by(self._ways(field, weight, rows, columns), field, weight, self.bias, rows, columns)
+
+    def _by(self, ways: Ways, field: Tensor, weight: Tensor, bias: Tensor | None, rows: Axis, columns: Axis) -> Tensor:
+        """The convolution by the algorithm that is given for each output scale."""
         together: dict[str, Tensor] = {
-            way: self._together(way, [k for k, each in enumerate(ways) if each == way], field, weight, rows, columns)
+            way: self._together(
+                way, [k for k, each in enumerate(ways) if each == way], field, weight, bias, rows, columns
+            )
             for way in ("separable", "fused")
             if way in ways
         }
@@ -256,45 +258,59 @@ class SteerableConv(WithMeaning, TensorModule):
         done = {way: iter(maps.unbind(2)) for way, maps in together.items()}
         slices = field.unbind(2)
         maps = [
-            next(done[way]) if way in done else self._kernel_scale(way, k, slices[start:stop], weight, rows, columns)
-            for k, (way, (start, stop)) in enumerate(zip(ways, windows, strict=True))
+            next(done[way])
+            if way in done
+            else self._kernel_scale(way, k, slices[start:stop], weight, bias, rows, columns)
+            for k, (way, (start, stop)) in enumerate(zip(ways, self._windows(), strict=True))
         ]
         return torch.stack(maps, dim=2)
 
     def _together(
-        self, way: str, scales: list[int], field: Tensor, weight: Tensor, rows: Axis, columns: Axis
+        self,
+        way: str,
+        scales: list[int],
+        field: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        rows: Axis,
+        columns: Axis,
     ) -> Tensor:
         """Several scales at once by the algorithms that take one-dimensional profiles."""
         windows, weight = self._windows(), per_scale(weight)
         if way == "separable" or transforming():
             tasks = [ScaleTask(*windows[k], self._passes(k, rows, columns)) for k in scales]
-            return separable_convolution(field, weight, self.bias, tasks)
+            return separable_convolution(field, weight, bias, tasks)
         terms = terms_of([windows[k] for k in scales], scales, self.basis.boxes)
         geometry = Geometry(rows, columns, self.groups, field.shape[2], len(scales), weight.shape[2], terms)
-        return fused_convolution(field, weight, self.bias, self._tables(), geometry)
+        return fused_convolution(field, weight, bias, self._tables(), geometry)
 
     def _kernel_scale(
-        self, way: str, scale: int, seen: Sequence[Tensor], weight: Tensor, rows: Axis, columns: Axis
+        self,
+        way: str,
+        scale: int,
+        seen: Sequence[Tensor],
+        weight: Tensor,
+        bias: Tensor | None,
+        rows: Axis,
+        columns: Axis,
     ) -> Tensor:
         """One scale by the algorithms that take a composed kernel."""
         x = side_by_side(seen, self.groups)
         kernel = self._kernel(scale, len(seen), weight, rows, columns)
         convolution = spectral_convolution if way == "spectral" else dense_convolution
-        return convolution(x, kernel, self.bias, rows, columns)
+        return convolution(x, kernel, bias, rows, columns)
 
     def _axes(self, sides: Sequence[int], padding: tuple[int, int]) -> tuple[Axis, Axis]:
         circular, places = self.padding_mode == "circular", zip(sides, pair_of(self.stride), padding, strict=True)
         rows, columns = (Axis.of(size, self.kernel_size, step, pixels, circular) for size, step, pixels in places)
         return rows, columns
 
-    def _algorithm_at(self, scale: int, field: Tensor, seen: int, rows: Axis, columns: Axis) -> str:
-        if self.algorithm != "auto":
-            return checked_way(self.algorithm, field)
-        runs = None if self.basis.pairs is None else len(column_runs(self.basis.pairs))
-        # Of one group: all have the same work.
-        channels = self.in_channels // self.groups * seen, self.out_channels // self.groups
-        work = Work.on(field, *channels, rows, columns)
-        return fused_if_better(convolution_cost(work, len(self.basis), runs, self.basis.boxes[scale]).cheaper, field)
+    def _placed(self, sides: Sequence[int]) -> tuple[Axis, Axis]:
+        """The axes of the convolution of maps with these sides, before borders are put around them."""
+        padding = pair_of(self.padding)
+        if self.padding_mode not in MIRRORS:
+            return self._axes(sides, padding)
+        return self._axes([side + 2 * pixels for side, pixels in zip(sides, padding, strict=True)], (0, 0))
 
     def _kernel(self, scale: int, seen: int, weight: Tensor, rows: Axis, columns: Axis) -> Tensor:
         """The kernel of one output scale for the input scales that it sees, as channels [o, seen i, y, x]."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from sesn._torch import may_keep, version
+from sesn._torch import capturing, held_for_graphs, may_keep, refuse_capture, version
 
 T = TypeVar("T")
 #: How many constants are kept: a network sees a handful of map sizes, a user of many pays again.
@@ -20,7 +20,8 @@ class Store:
     """The one store of a layer; all constants are forgotten when there are too many. Copies and pickles start empty.
 
     Layers that run in several threads, or are replicated for several devices, share it: what is returned is what was
-    found or made in this call, whatever others do to the store meanwhile.
+    found or made in this call, whatever others do to the store meanwhile. What a captured CUDA graph was given stays
+    where it is, even if it is forgotten here.
     """
 
     def __init__(self, most: int = KEPT) -> None:
@@ -38,7 +39,8 @@ class Store:
             return make()
         kept = self._kept
         if (found := kept.get((key, like.device, like.dtype))) is not None:
-            return found  # type: ignore[no-any-return]
+            return held_for_graphs(found, like.device)  # type: ignore[no-any-return]
+        refuse_capture(like.device)
         with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):  # to be trained with later
             made = make()
         if len(kept) >= self._most:
@@ -51,8 +53,11 @@ class Store:
         return self.get(key, like, lambda: make().to(device=like.device, dtype=like.dtype))
 
     def kernel(self, key: Hashable, weight: Tensor, compose: Callable[[], Tensor]) -> Tensor:
-        """A kernel composed from a weight, composed anew if the weight has changed since or nobody could tell."""
-        if not may_keep(weight) or version(weight) is None:
+        """A kernel composed from a weight, composed anew if the weight has changed since or nobody could tell.
+
+        A captured CUDA graph composes it at each replay, so that it follows the weight.
+        """
+        if not may_keep(weight) or version(weight) is None or capturing(weight.device):
             return compose()
         composed = self._composed
         if composed is None or not composed.hold_for(weight):

@@ -17,8 +17,8 @@ class ScaleConvTranspose(SteerableConv):
     """The adjoint of a ScaleConv with "same" padding: [b, c, s, h, w] -> [b, c', s, stride h, stride w].
 
     With the weight w[o, i, n] it is the adjoint of a ScaleConv from c' to c channels with the weight w[i, o, n]. The
-    sigmas of the basis are in pixels of the output. They should be at least about the stride, for narrower kernels
-    leave gaps between the pixels that they spread: the finer pixels then show where the coarser ones were.
+    sigmas of the basis are in pixels of the output. They should be at least about the stride. Narrower kernels
+    leave gaps between the pixels that they spread, and the finer pixels then show where the coarser ones were.
 
     Args:
         in_channels, out_channels: channels of the two fields.
@@ -64,9 +64,9 @@ class ScaleConvTranspose(SteerableConv):
         Raises:
             UsageError: the field has another shape or dtype than the layer takes.
         """
-        self._check_field(field, weight := self.weight)
+        self._check_input(field, weight := self.weight)
         self._follow(weight)
-        axes = self._fine(field.shape[-2:])
+        axes = self._placed(field.shape[-2:])
         return torch.stack([self._spread(k, maps, weight, axes) for k, maps in enumerate(field.unbind(2))], dim=2)
 
     def _spread(self, scale: int, maps: Tensor, weight: Tensor, axes: tuple[Axis, Axis]) -> Tensor:
@@ -78,7 +78,7 @@ class ScaleConvTranspose(SteerableConv):
         ends = [(-r, r + axis.size - n) for r, axis, n in zip(radii, axes, spread.shape[-2:], strict=True)]
         return F.pad(spread, (*ends[1], *ends[0]))
 
-    def _fine(self, sides: Sequence[int]) -> tuple[Axis, Axis]:
+    def _placed(self, sides: Sequence[int]) -> tuple[Axis, Axis]:
         """The axes of the convolution whose adjoint this is: it comes from the finer pixels."""
         down, across = pair_of(self.stride)
         return self._axes((down * sides[0], across * sides[1]), pair_of(self.padding))
@@ -96,7 +96,7 @@ class ScaleConvTranspose(SteerableConv):
         Returns:
             The number for the whole batch.
         """
-        return super().multiply_adds((*shape[:-2], *(axis.size for axis in self._fine(shape[-2:]))))
+        return super().multiply_adds((*shape[:-2], *(axis.size for axis in self._placed(shape[-2:]))))
 
     def _weight_tail(self) -> tuple[int, ...]:
         return (len(self.basis),)

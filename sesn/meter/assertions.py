@@ -104,6 +104,8 @@ def explain(
     """By how much a module misses a tolerance, where, and the likeliest causes with their remedies."""
     delta, judged = middle(error.valid), middle(error.judged(absolute=absolute))
     name = "Delta" if absolute else "relative Delta"
+    if not absolute and middle(error.relative) <= tolerance < judged:
+        name = "relative Delta of fine detail (the differences between neighbouring pixels)"
     verdict = f"median {name} {judged:.3g} over {error.valid.numel()} image(s) exceeds the tolerance {tolerance:.3g}"
     if math.isnan(delta):
         verdict = "no scale channel or no signal is left to compare"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -67,12 +67,6 @@ class Branches:
         again = call(self.module, self.images * (1 + 4 * eps))
         return middle(ratio_of(sums_of([(output, again)], output)))
 
-    def pooled(self) -> Branches:
-        """Their means over space, which stay as they are when images are moved."""
-        means, kind = self.original.output.mean((-2, -1)), "invariant" if self.grid is None else "scale"
-        original = replace(self.original, output=means)
-        return replace(self, original=original, moved=means, direct=self.direct.mean((-2, -1)), kind=kind)
-
 
 def scrambled(images: Tensor) -> Tensor:
     """Images of the same spectrum that show something else: the phase of every frequency is drawn anew.
@@ -103,6 +97,9 @@ class EquivarianceError:
         ceiling: L_s Phi(f) against Phi of an unrelated image, which has the spectrum of L_s f and other phases; None
             where it was not measured.
         ceiling_centred: `ceiling` without the channels' means, as in `centred`.
+        detail: `valid` of the differences between neighbouring pixels, down and right: that of fine detail, of which
+            smooth images have little (NaN without spatial axes).
+        ceiling_detail: `ceiling` of these differences.
         energy: the mean square of L_s Phi(f) over the valid channels.
         largest: the largest difference |L_s Phi(f) - Phi(L_s f)| of any number in the valid channels.
         span: the range of L_s Phi(f) over the valid channels, its largest number less its smallest.
@@ -132,6 +129,8 @@ class EquivarianceError:
     floor: Tensor
     ceiling: Tensor | None
     ceiling_centred: Tensor | None
+    detail: Tensor
+    ceiling_detail: Tensor | None
     energy: Tensor
     largest: Tensor
     span: Tensor
@@ -157,6 +156,14 @@ class EquivarianceError:
         """
         plain = self.valid / _chance(self.ceiling)
         return torch.maximum(plain, self.centred / _chance(self.ceiling_centred)) if self.kind in SPATIAL else plain
+
+    @property
+    def relative_detail(self) -> Tensor:
+        """The same of the differences between neighbouring pixels; NaN for an output without spatial axes.
+
+        A small kernel does little to smooth images but to multiply them by a number, and much to their fine detail.
+        """
+        return self.detail / _chance(self.ceiling_detail)
 
     @property
     def decibels(self) -> Tensor:
@@ -200,10 +207,10 @@ class EquivarianceError:
     def at_floor(self) -> bool:
         """Whether the median Delta is within three times the probe's own floor, where it cannot be told from zero.
 
-        The relative one has to be, too: the floor is that of a signal without a bias.
+        What is judged has to be, too: the floor is that of a signal without a bias.
         """
         limit = 3 * middle(self.floor)
-        return middle(self.valid) <= limit and middle(self.relative) <= limit
+        return middle(self.valid) <= limit and middle(self.judged()) <= limit
 
     def empty(self, *, absolute: bool = False) -> str:
         """Say why a small Delta would show nothing, whatever the tolerance.
@@ -232,9 +239,9 @@ class EquivarianceError:
             absolute: Delta itself, and not relative to unrelated images.
 
         Returns:
-            One number per image.
+            One number per image: the relative Delta, or that of fine detail where it is larger.
         """
-        return self.valid if absolute else self.relative
+        return self.valid if absolute else torch.fmax(self.relative, self.relative_detail)
 
     def passes(self, tolerance: float, *, absolute: bool = False) -> bool:
         """Ask whether the median of the relative Delta is within a tolerance and shows something.
@@ -300,19 +307,21 @@ def compare(found: Branches, spoiled: int, crop: int, floor: Tensor, others: Ten
     nothing = torch.full((len(moved),), math.nan, dtype=torch.float64, device="cpu")
     numbers = inside[0][0][0].numel() if inside else 0
 
-    def without_means(either: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def taken(part: Callable[[Tensor], Tensor], either: list[tuple[Tensor, Tensor]]) -> Tensor:
         spatial = found.kind in SPATIAL
-        return _centred([either[i] for i in valid], sums[1, valid].sum(0)) if spatial else nothing
+        return _partial([either[i] for i in valid], part, sums[1, valid].sum(0)) if spatial else nothing
 
     kept = [inside[i] for i in valid]
     return EquivarianceError(
         valid=ratio_of(sums[:, valid]),
         all=ratio_of(sums),
         uncropped=ratio_of(whole_sums[:, valid]),
-        centred=without_means(inside),
+        centred=taken(_without_mean, inside),
         floor=floor,
         ceiling=None if unrelated is None else ratio_of(sums_of(unrelated, moved)[:, valid]),
-        ceiling_centred=None if unrelated is None else without_means(unrelated),
+        ceiling_centred=None if unrelated is None else taken(_without_mean, unrelated),
+        detail=taken(_differences, inside),
+        ceiling_detail=None if unrelated is None else taken(_differences, unrelated),
         energy=(sums[1, valid] / numbers).mean(0),
         largest=_over([(moved - direct).abs() for moved, direct in kept], nothing),
         span=_over([moved for moved, _ in kept], nothing) + _over([-moved for moved, _ in kept], nothing),
@@ -362,11 +371,19 @@ def ratio_of(sums: Tensor) -> Tensor:
     return sums[0].sum(0) / sums[1].sum(0)
 
 
-def _centred(channels: list[tuple[Tensor, Tensor]], energy: Tensor) -> Tensor:
-    """Delta without the channels' means; NaN where nothing but rounding is left of the signal then."""
-    sums = sums_of(
-        [(a - a.mean((-2, -1), keepdim=True), b - b.mean((-2, -1), keepdim=True)) for a, b in channels], energy
-    )
+def _without_mean(maps: Tensor) -> Tensor:
+    return maps - maps.mean((-2, -1), keepdim=True)
+
+
+def _differences(maps: Tensor) -> Tensor:
+    """Between neighbouring pixels, down and right, as channels."""
+    here = maps[..., :-1, :-1]
+    return torch.cat([maps[..., 1:, :-1] - here, maps[..., :-1, 1:] - here], 1)
+
+
+def _partial(channels: list[tuple[Tensor, Tensor]], part: Callable[[Tensor], Tensor], energy: Tensor) -> Tensor:
+    """Delta of a part of the signal; NaN where nothing but rounding is left of the signal then."""
+    sums = sums_of([(part(a), part(b)) for a, b in channels], energy)
     return torch.where(sums[1].sum(0) <= ROUNDING_ENERGY * energy, math.nan, ratio_of(sums))
 
 

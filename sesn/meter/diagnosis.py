@@ -118,6 +118,7 @@ def _in_the_numbers(case: Case) -> Iterator[Finding]:
             f"the output for one image changes by {case.repeated:.2g} of its size when it is computed again by itself",
             "Remove noise and dropout from the forward pass, and use running statistics in batch norm",
             "module.eval()",
+            option="",
         )
     if bool(error.valid.isnan().all()) and bool(error.energy.isnan().all()):
         yield Finding(
@@ -143,7 +144,7 @@ def _in_the_scales(case: Case) -> Iterator[Finding]:
         yield Finding(
             "wrong output representation",
             f"with the scale axis {name}, Delta falls from {as_given:.2g} to {best:.2g}",
-            "Return the scale channels from small to large, or give the `grid=` that they have",
+            "Return the scale channels in order of their size, or give the `grid=` that they have",
             "output.flip(2)" if name == "reversed" else f"output.roll(-{name.split()[-1]}, 2)",
         )
     if error.residual > 0 and not error.on_grid:
@@ -151,7 +152,7 @@ def _in_the_scales(case: Case) -> Iterator[Finding]:
             "factor between two scales",
             f"factor {error.factor:.4g} is {error.residual:.2g} (in log) away from the nearest step",
             "Measure at a step of the grid, or use a finer grid",
-            _at_step(case),
+            *_at_step(case),
         )
     projections = [module for module in case.module.modules() if isinstance(module, ScaleProjection)]
     if projections and error.factor != 1 and error.kind not in ("field", "scale"):
@@ -209,6 +210,7 @@ def _in_space(case: Case) -> Iterator[Finding]:
             "The frame is left out of Delta; where the border matters, use larger images, or circular padding and the "
             "Fourier resampler",
             "sesn.Meter(resampler='fourier')",
+            "--resampler fourier",
         )
     (stride, before), (_, after) = case.before.sampling, case.after.sampling
     # Pixels that are kept off the image's centre: rescaling the image moves them, unless by as much.
@@ -219,10 +221,11 @@ def _in_space(case: Case) -> Iterator[Finding]:
             f"{case.before.side}, and {after:+.3g} on one of {case.after.side}: rescaling moves them",
             f"Use sides, before and after rescaling, whose windows are centred: N - 1 a multiple of {stride:g} for odd "
             f"windows, N a multiple of {stride:g} for pools as wide as their stride; or low-pass before striding",
-            _centred(case),
+            *_centred(case),
         )
     if not error.rescaled:
         yield from _in_the_stride(case, stride, before)
+        yield from _at_the_border(case)
     between = not (isinstance(error.element, Transform) or _rearranges(error.element, stride))
     if between and any(isinstance(module, POINTWISE) for module in case.module.modules()):
         yield Finding(
@@ -251,6 +254,26 @@ def _in_the_stride(case: Case, stride: float, off_centre: float) -> Iterator[Fin
             "picture between those that are kept: detail that is finer than they are changes",
             "Low-pass before striding; a shift by the stride shows what is left without this",
             f"sesn.equivariance_error(module, images, sesn.ScaleTranslation(1.0, ({stride:g}.0, {stride:g}.0)))",
+            f"--translate {stride:g}",
+        )
+
+
+def _at_the_border(case: Case) -> Iterator[Finding]:
+    """Of scores, from which no border can be left out: what they are where the picture comes in again."""
+    error, meter = case.error, case.meter
+    if error.kind in SPATIAL or not error.element.shift or meter.ends not in ("auto", "zeros", "mean"):
+        return
+    again = replace(meter, ends="circular").measure(case.module, case.images, error.element, repeat=False)
+    before, after = (middle(one.relative[: len(case.images)]) for one in (error, again))
+    if after < before:
+        yield Finding(
+            "the border of a shifted picture",
+            f"a part of the picture leaves at one side, and the scores are over all of it: with that part coming in "
+            f"again at the other side, the relative Delta falls from {before:.2g} to {after:.2g}",
+            "Measure the maps before the mean over space, from which the border is left out, or let pictures come in "
+            "again",
+            "sesn.Meter(ends='circular')",
+            "--ends circular",
         )
 
 
@@ -259,22 +282,24 @@ def _longer(case: Case) -> str:
     return geometric(case.bases[-1].grid, more=case.error.lost + 1) if case.bases else ""
 
 
-def _at_step(case: Case) -> str:
-    """The nearest factor that is a step of the grid."""
+def _at_step(case: Case) -> tuple[str, str | None]:
+    """The nearest factor that is a step of the grid, in Python and as options."""
     grid = case.branches.grid if case.branches is not None else None
     if grid is None or len(grid) < 2:
-        return ""
-    steps = round(math.log(case.error.factor) / math.log(grid.ratio)) or -1
-    return f"sesn.equivariance_error(module, images, {grid.ratio**steps:.6g})"
+        return "", None
+    factor = grid.ratio ** (round(math.log(case.error.factor) / math.log(grid.ratio)) or -1)
+    return f"sesn.equivariance_error(module, images, {factor:.6g})", f"--downscale {1 / factor:.6g}"
 
 
-def _centred(case: Case) -> str:
+def _centred(case: Case) -> tuple[str, str | None]:
     """Sides, before and after rescaling, at which the windows are centred: less or more by twice what they are off."""
     sides = [2 * one.sampling[1] + one.side for one in (case.before, case.after)]
     if case.meter.canvas == "keep" or any(side != int(side) or side > case.before.side for side in sides):
-        return ""
+        return "", None
     side, small = map(int, sides)
-    return f"sesn.equivariance_error(module, images[..., :{side}, :{side}], {small} / {side})"
+    shape = f"{case.images.shape[1]}x{side}x{side}"
+    code = f"sesn.equivariance_error(module, images[..., :{side}, :{side}], {small} / {side})"
+    return code, f"--input {shape} --downscale {side / small:.6g}"
 
 
 def _median(values: Tensor) -> float:

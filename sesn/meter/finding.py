@@ -22,6 +22,7 @@ class Finding:
         evidence: what was seen.
         remedy: what to do.
         code: a line of Python that does it, where one does; `module`, `images` and `output` are those of the user.
+        option: the options of `sesn check` that do it; None where it takes Python, and empty where it is done already.
 
     Example:
         >>> print(sesn.Finding("padding", "Delta is 0.1 at the border", "Use larger images"))
@@ -32,9 +33,21 @@ class Finding:
     evidence: str
     remedy: str
     code: str = ""
+    option: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.cause}: {self.evidence}. {self.remedy}{f', for example `{self.code}`' if self.code else ''}."
+        return self._told(f"`{self.code}`" if self.code else "")
+
+    def on_the_command_line(self) -> str:
+        """Say the same to somebody who runs `sesn check`: its options in place of Python where there are some.
+
+        Returns:
+            The cause, what was seen, and what to do.
+        """
+        return str(self) if self.option is None else self._told(self.option)
+
+    def _told(self, example: str) -> str:
+        return f"{self.cause}: {self.evidence}. {self.remedy}{f', for example {example}' if example else ''}."
 
 
 @dataclass(frozen=True)

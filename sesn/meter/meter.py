@@ -16,6 +16,7 @@ from sesn.algorithms.resample import Canvas, Ends, Resampler, resampled_size, re
 from sesn.errors import UsageError
 from sesn.meter import reading
 from sesn.meter.action import ScaleTranslation
+from sesn.meter.attribution import Exact, shares
 from sesn.meter.compare import (
     Action,
     Branches,
@@ -29,7 +30,7 @@ from sesn.meter.elements import Element, element_of
 from sesn.meter.extent import automatic_crop, background, output_crop, seen_by, spoiled_along
 from sesn.meter.floor import reference_error
 from sesn.meter.reading import KINDS, Kind, Reading
-from sesn.meter.stages import Recorded, Stage, recorded
+from sesn.meter.stages import Key, Recorded, Stage, recorded
 from sesn.scales import ScaleGrid
 
 
@@ -52,8 +53,8 @@ class Meter:
             "mean", "zeros", "circular"). Of maps, the background is left out with the border.
 
     Raises:
-        UsageError: the resampler, the ends or the kind is unknown, the crop is negative, or an action is given with a
-            grid.
+        UsageError: the resampler, the ends or the kind is unknown, `crop` or `spoiled` is negative, or an action is
+            given with a grid.
 
     Example:
         >>> meter = sesn.Meter(crop=4)
@@ -78,6 +79,8 @@ class Meter:
         one_of("kind", self.kind, KINDS)
         if self.crop != "auto":
             whole("crop", self.crop, 0, "give pixels to leave out at each border, or 'auto'")
+        if self.spoiled is not None:
+            whole("spoiled", self.spoiled, 0, "give the scale channels to leave out, or None to have them counted")
         resampler_ends(self.resampler, self.ends, self.canvas)
         if self.action is not None and (self.grid is not None or self.spoiled is not None):
             raise UsageError(
@@ -243,18 +246,21 @@ class Meter:
             small = self.move(exact, factor)
             original, direct = (recorded(module, x, self.grid) for x in (exact, small))
             other = recorded(module, scrambled(small), self.grid)
-            stages: list[Stage] = []
-            known: dict[Any, Stage] = {}  # by the very same outputs, which containers share with what they hold
+            found: dict[Key, tuple[Stage, Exact | None]] = {}
+            known: dict[Any, tuple[Stage, Exact | None]] = {}  # by the very same outputs, which containers share
             # Each call with the same call in the other branch: a network may branch on its input.
             for key, one in original.items():
                 moved = direct.get(key)
                 same: Any = (id(one.output), id(moved.output), one.grid) if moved is not None else key
                 if one.output is None or same not in known:
                     known[same] = self._stage(one, moved, other.get(key), exact, small, factor)
-                known_one = known[same]
-                stages.append(replace(one.stage, error=known_one.error, pooled=known_one.pooled, note=known_one.note))
-                on_step(1 / len(original))
-            return stages
+                (told, right) = known[same]
+                found[key] = replace(one.stage, error=told.error, note=told.note), right
+                on_step(0.5 / len(original))
+            around = {stage.name.rpartition(".")[0] for stage, _ in found.values()} - {""}
+            rights = {key: right for key, (_, right) in found.items() if right is not None}
+            added = shares(module, small, rights, around, lambda part: on_step(part / 2))
+            return [added.given_to(key, stage) for key, (stage, _) in found.items()]
 
     def _stage(
         self,
@@ -264,28 +270,29 @@ class Meter:
         images: Tensor,
         small: Tensor,
         factor: Element,
-    ) -> Stage:
+    ) -> tuple[Stage, Exact | None]:
         """Compare one call in the two branches and for unrelated images, or say why it cannot be done."""
         if moved is None:
-            return replace(one.stage, note="not called for the rescaled images")
+            return replace(one.stage, note="not called for the rescaled images"), None
         before, after = one.reading, moved.reading
         if before is None or after is None:
-            return replace(one.stage, note=one.stage.note or moved.stage.note)
+            return replace(one.stage, note=one.stage.note or moved.stage.note), None
         meter = replace(self, grid=one.grid, kind="auto")
+        # What layers are given may not darken at the border, which a mean over space would count.
+        bright = replace(meter, ends="inside") if self._past == "zeros" and self.ends == "auto" else meter
         try:
-            found = meter._moved(one.stage.module, images, small, before, after.output, factor)
+            found, fed = (
+                each._moved(one.stage.module, images, small, before, after.output, factor) for each in (meter, bright)
+            )
             if found.moved.shape != found.direct.shape:
                 got, expected = ("x".join(map(str, output.shape[1:])) for output in (found.direct, found.moved))
-                return replace(one.stage, note=f"its size does not follow the image's: {got}, {expected} expected")
+                note = f"its size does not follow the image's: {got}, {expected} expected"
+                return replace(one.stage, note=note), None
             unrelated = None if other is None or other.reading is None else other.reading.output
             error = meter.error(found, context=False, unrelated=unrelated)
-            if found.kind not in reading.SPATIAL:
-                return replace(one.stage, error=error, pooled=error)
-            means = None if unrelated is None else unrelated.mean((-2, -1))
-            pooled = meter.error(found.pooled(), context=False, unrelated=means)
-            return replace(one.stage, error=error, pooled=pooled)
         except UsageError as problem:
-            return replace(one.stage, note=str(problem))
+            return replace(one.stage, note=str(problem)), None
+        return replace(one.stage, error=error), Exact(meter, fed, unrelated, one.apart)
 
     def crop_for(self, module: nn.Module, images: Tensor, factor: float) -> int:
         """Tell the automatic crop of a module, as a number that can be given for others that look less far.

@@ -173,7 +173,8 @@ def _labels(labels: Tensor, scores: Tensor, crop: int) -> Tensor:
     shape = (scores.shape[0], *scores.shape[2:])
     rule = f"one class for each score, {tuple(side + 2 * crop if i else side for i, side in enumerate(shape))}"
     require(tuple(kept.shape) == shape, "labels.shape", tuple(labels.shape), rule)
-    inside = not kept.is_floating_point() and int(kept.min()) >= 0 and int(kept.max()) < scores.shape[1]
+    whole = kept.dtype != torch.bool and not kept.is_floating_point() and not kept.is_complex()
+    inside = whole and int(kept.min()) >= 0 and int(kept.max()) < scores.shape[1]
     require(
         inside, "labels", sorted({*labels.flatten().tolist()})[:5], f"whole numbers from 0 to {scores.shape[1] - 1}"
     )
@@ -185,7 +186,8 @@ def _branches(module: nn.Module, images: Tensor, factors: Sequence[Element], met
         raise WrongTypeError(complaint("factors", factors, "a list of factors", "for example [0.5, 0.71]"))
     if not isinstance(meter, Meter):
         raise WrongTypeError(complaint("meter", meter, "a sesn.Meter", "for example sesn.Meter(resampler='fourier')"))
-    require(len(factors) > 0, "factors", factors, "at least one factor", "for example [0.5, 0.71]")
+    rule = "at least one factor other than 1, at which every network answers alike"
+    require(any(one != 1 for one in factors), "factors", factors, rule, "for example [0.5, 0.71]")
     check_asked(module, images, *factors)
     original: Reading | None = None
     found: list[Branches] = []

@@ -6,6 +6,7 @@ made. What a submodule went through that does not say how far it looks counts as
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,9 @@ from sesn.meter.reading import Reading, call, odd_output
 from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
 
+#: The name of a submodule, which call of it, and the place of what it was given, or 0 for what it returned.
+Key = tuple[str, int, int]
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -34,12 +38,12 @@ class Stage:
     given: bool = False  # whether this is what the submodule was given: no submodule has made it
     shape: tuple[int, ...] = ()  # of its output in the original branch; empty if that cannot be read
     tokens: bool = False  # whether these were tokens, which are read as a map
-    #: The stages that its output was made of: those before a layer, the last ones within a container. None if unknown.
-    sources: tuple[int, ...] | None = None
-    inputs: tuple[int, ...] | None = None  # those that made what it was given; for both, none stands for the images
     error: EquivarianceError | None = None  # Delta after it, without a floor; None if it cannot be compared
-    pooled: EquivarianceError | None = None  # that of the means over space, for what follows and has no space
     note: str = ""  # why not
+    #: Relative Delta, NaN if it cannot be told: what it adds to exact inputs, a container without what it holds;
+    own: float = math.nan
+    whole: float = math.nan  # a container with what it holds;
+    lasting: float = math.nan  # and what the output has of its own error
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Recorded:
     side: int
     path: Path
     grid: ScaleGrid | None
+    apart: Tensor | None = None  # of tokens, those that have no place in the image
 
     @property
     def reading(self) -> Reading | None:
@@ -63,16 +68,15 @@ class _Made(NamedTuple):
 
     output: Any
     version: int | None
-    stage: int | None = None  # that made it; None for the images
     copy: Tensor | None = None
-    tokens: bool = False
+    apart: Tensor | None = None
 
 
 class _Recorder:
     """Hooks that keep every call of a submodule, by its name, its number and the place of what it was given, or 0."""
 
     def __init__(self, module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> None:
-        self.calls: dict[tuple[str, int, int], Recorded] = {}
+        self.calls: dict[Key, Recorded] = {}
         self.trail = Trail(Path(grids=() if grid is None else (grid,)))
         self._path, self._side = self.trail.start, min(images.shape[-2:])
         # Tokens lie on a grid of the image's proportions, unless another is known.
@@ -80,68 +84,59 @@ class _Recorder:
         self._token_count = 0
         self._counts: Counter[str] = Counter()
         self._made: dict[int, _Made] = {}  # by identity
-        self._inputs: dict[str, tuple[int, ...] | None] = {}
 
     def enter(self, name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
         """A submodule is called. What it is given is looked at before the call, which may change it in place."""
-        found: list[_Made] = []
         for place, tensor in enumerate((x for x in inputs if isinstance(x, Tensor)), start=1):
             if not name:
                 self._made[id(tensor)] = _Made(tensor, version(tensor))
-            made, path = self._known(tensor), self.trail.path_to(tensor)
-            if made is None and path is not None and not _unreadable(tensor):
-                stage = Stage(name, self._counts[name], layer, given=True, sources=tuple(sorted(path.stages)))
-                made = self._keep(stage, tensor, place)
-            found += [] if made is None else [made]
-        stages = {made.stage for made in found if made.stage is not None}
-        self._inputs[name] = tuple(sorted(stages)) if found else None
+            unknown = self._known(tensor) is None and self.trail.path_to(tensor) is not None
+            if unknown and not _unreadable(tensor):
+                self._keep(Stage(name, self._counts[name], layer, given=True), tensor, place)
 
     def leave(self, name: str, layer: nn.Module, _: tuple[Any, ...], output: Any) -> None:
         """A submodule has returned."""
-        output, inputs = _only_tensor(output), self._inputs.pop(name, None)
-        path = self.trail.path_to(output) if isinstance(output, Tensor) else None
-        sources = inputs if path is None else tuple(sorted(path.stages))
-        self._keep(Stage(name, self._counts[name], layer, sources=sources, inputs=inputs), output)
+        self._keep(Stage(name, self._counts[name], layer), only_tensor(output))
         self._counts[name] += 1
 
     def _known(self, output: Any) -> _Made | None:
         made = self._made.get(id(output))
         return made if made is not None and made.version == version(made.output) else None
 
-    def _keep(self, stage: Stage, output: Any, place: int = 0) -> _Made:
+    def _keep(self, stage: Stage, output: Any, place: int = 0) -> None:
         """Record a stage with a copy of its output, or with the one that there is of the very same tensor."""
-        problem, index = _unreadable(output), len(self.calls)
+        problem = _unreadable(output)
         if isinstance(output, Tensor):
             # Within a layer that speaks for itself the path so far counts.
             self._path = self.trail.path_to(output) or self._path
-            self.trail.mark(output, index)
         own = None if stage.given else getattr(stage.module, "grid", None)
         grid = own if isinstance(own, ScaleGrid) else next(reversed(self._path.grids), None)
         made = self._known(output)
         if made is None or made.copy is None:
-            copy, tokens = (None, False) if problem else self._copied(output, grid)
-            made = _Made(output, version(output) if isinstance(output, Tensor) else None, copy=copy, tokens=tokens)
-        made = self._made[id(output)] = made._replace(stage=index)
+            copy, apart = (None, None) if problem else self._copied(output, grid)
+            made = _Made(output, version(output) if isinstance(output, Tensor) else None, copy, apart)
+        self._made[id(output)] = made
         shape = () if made.copy is None else tuple(made.copy.shape)
-        stage = replace(stage, shape=shape, tokens=made.tokens, note=problem)
-        self.calls[stage.name, stage.call, place] = Recorded(stage, made.copy, self._side, self._path, grid)
-        return made
+        stage = replace(stage, shape=shape, tokens=made.apart is not None, note=problem)
+        kept = Recorded(stage, made.copy, self._side, self._path, grid, made.apart)
+        self.calls[stage.name, stage.call, place] = kept
 
-    def _copied(self, output: Tensor, grid: ScaleGrid | None) -> tuple[Tensor, bool]:
-        """A copy, since the next layer may work in place, and whether it is a map of what were tokens."""
+    def _copied(self, output: Tensor, grid: ScaleGrid | None) -> tuple[Tensor, Tensor | None]:
+        """A copy, since the next layer may work in place; of tokens a map, and those without a place on it."""
         copy = output.detach().clone()
         if grid is not None:
-            return copy, False
+            return copy, None
         if output.dim() == 4 and output.shape[2] == self._token_count:  # of several heads, [b, heads, n, c]
             output = output.transpose(1, 2).flatten(2)
         laid = laid_out(output.detach(), self._tokens)
         if laid is None:
-            return copy, False
+            return copy, None
         self._token_count = output.shape[1]
-        return laid.clone(), True
+        apart = output.shape[1] - laid.shape[-2] * laid.shape[-1]
+        return laid.clone(), output[:, :apart].detach().clone()
 
 
-def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[tuple[str, int, int], Recorded]:
+def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[Key, Recorded]:
     """Every call of a submodule, in call order: a container comes after what it holds, inputs before who takes them."""
     recorder = _Recorder(module, images, grid)
     hooks: list[RemovableHandle] = []
@@ -160,10 +155,18 @@ def recorded(module: nn.Module, images: Tensor, grid: ScaleGrid | None) -> dict[
     return recorder.calls
 
 
-def _only_tensor(output: Any) -> Any:
+def only_tensor(output: Any) -> Any:
     """The tensor of a tuple or list in which it is the only one, as attention returns it without its weights."""
     found = [one for one in output if isinstance(one, Tensor)] if isinstance(output, tuple | list) else []
     return found[0] if len(found) == 1 else output
+
+
+def with_only_tensor(output: Any, tensor: Tensor) -> Any:
+    """An output with another tensor in place of its only one."""
+    if isinstance(output, Tensor):
+        return tensor
+    parts = [tensor if isinstance(one, Tensor) else one for one in output]
+    return type(output)(*parts) if hasattr(output, "_fields") else type(output)(parts)
 
 
 def _unreadable(output: Any) -> str:

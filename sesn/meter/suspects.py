@@ -43,9 +43,13 @@ _POSITION = re.compile(r"(^|[._])(rel_?)?(relative_)?pos(ition|_|$|e)")
 _FLATTENS = ("Flatten", "flatten in", "reshape in", "view in")
 
 
-def ordinary_convolutions(module: nn.Module) -> list[nn.Conv2d | nn.Conv3d]:
-    """The layers with kernels of more than a pixel that know nothing of scales."""
-    return [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Conv3d) and m.kernel_size[-1] > 1]
+Convolution = nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d | nn.ConvTranspose3d
+TRANSPOSED = (nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+def ordinary_convolutions(module: nn.Module) -> list[Convolution]:
+    """The layers with kernels of more than a pixel that know nothing of scales, transposed ones among them."""
+    return [m for m in module.modules() if isinstance(m, Convolution) and m.kernel_size[-1] > 1]
 
 
 def normalises_input(layer: nn.Module) -> bool:
@@ -92,19 +96,21 @@ def _directions(case: Case) -> Iterator[Finding]:
     if wide:
         yield Finding(
             "kernels with a direction",
-            f"{len(wide)} layer(s) with kernels of more than a pixel ({_listed(case, wide)}): rotated pictures meet "
+            f"{_layers(wide)} with kernels of more than a pixel ({_listed(case, wide)}): rotated pictures meet "
             "kernels that are not rotated",
             "Use kernels without a direction, or a network that is made for rotations; a quarter turn shows what is "
             "left without interpolation",
             "sesn.equivariance_error(module, images, sesn.Rotation(90))",
+            "--rotate 90",
         )
 
 
-def _lift(layer: nn.Conv2d | nn.Conv3d, smallest: float, stride: int = 1) -> str:
+def _steerable_layer(layer: Convolution, smallest: float, stride: int = 1) -> str:
     """A steerable layer in place of an ordinary one."""
+    kind = "ScaleConvTranspose" if isinstance(layer, TRANSPOSED) else "ScaleLift"
     basis = f"sesn.basis_a(sesn.ScaleGrid.geometric({smallest:g}, 2**0.5, 4), 'wide', 3)"
     strided = f", stride={stride}" if stride > 1 else ""
-    return f"sesn.ScaleLift({layer.in_channels}, {layer.out_channels}, {basis}{strided})"
+    return f"sesn.{kind}({layer.in_channels}, {layer.out_channels}, {basis}{strided})"
 
 
 def _convolutions(case: Case) -> Iterator[Finding]:
@@ -113,15 +119,24 @@ def _convolutions(case: Case) -> Iterator[Finding]:
     def named(layers: Sequence[nn.Module]) -> str:
         return _listed(case, [names[id(layer)] for layer in layers])
 
-    patches = [one for one in found if one.stride[-1] >= min(PATCH, one.kernel_size[-1]) > 1]
-    if kernels := [one for one in found if one not in patches]:
-        side = kernels[0].kernel_size[-1]
+    transposed = [one for one in found if isinstance(one, TRANSPOSED)]
+    forward = [one for one in found if one not in transposed]
+    patches = [one for one in forward if one.stride[-1] >= min(PATCH, one.kernel_size[-1]) > 1]
+    if kernels := [one for one in forward if one not in patches]:
         yield Finding(
             "ordinary convolution",
-            f"{len(kernels)} layer(s) with fixed kernels ({named(kernels)}), the first {side} x {side}: they see one "
-            "scale only",
+            f"{_layers(kernels)} with fixed kernels ({named(kernels)}){_first_size(kernels)}: they see one scale only",
             "Replace them by ScaleLift and ScaleConv",
-            _lift(kernels[0], 1.5),
+            _steerable_layer(kernels[0], 1.5),
+        )
+    if transposed:
+        stride = transposed[0].stride[-1]
+        yield Finding(
+            "transposed convolution",
+            f"{_layers(transposed)} with fixed kernels ({named(transposed)}){_first_size(transposed)}: each pixel "
+            "becomes a pattern of one size, however large what it shows is",
+            "Replace them by ScaleConvTranspose",
+            _steerable_layer(transposed[0], max(1.5, stride), stride),
         )
     if patches:
         first = patches[0]
@@ -130,8 +145,17 @@ def _convolutions(case: Case) -> Iterator[Finding]:
             f"patches are cut every {first.stride[-1]} pixels ({named(patches)}), without a low-pass filter and with "
             "kernels of one scale: rescaling changes what is in each",
             "Cut with steerable functions whose sigma is at least the stride, on sides N with N - 1 a multiple of it",
-            _lift(first, first.stride[-1], first.stride[-1]),
+            _steerable_layer(first, first.stride[-1], first.stride[-1]),
         )
+
+
+def _layers(found: Sequence[Any]) -> str:
+    return f"{len(found)} layer{'s' if len(found) > 1 else ''}"
+
+
+def _first_size(found: Sequence[Convolution]) -> str:
+    side = found[0].kernel_size[-1]
+    return f", {'the first ' if len(found) > 1 else ''}{side} x {side}"
 
 
 def _places(case: Case) -> Iterator[Finding]:
@@ -139,7 +163,7 @@ def _places(case: Case) -> Iterator[Finding]:
     if flat := sorted(one for one in unread if one.startswith(_FLATTENS)):
         yield Finding(
             "a head over space",
-            f"{', '.join(flat)} makes a vector of a map, so that the layer after it has other weights for every place",
+            f"{', '.join(flat)} makes a vector of a map, so the layer after it has different weights for every place",
             "Take the mean over space before it",
             "nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())",
         )
@@ -162,7 +186,7 @@ def _places(case: Case) -> Iterator[Finding]:
             "position embedding",
             f"with the same number at every place in {_listed(case, [*positions])}, Delta falls from {delta:.2g} to "
             f"{without:.2g}: places do not move with the picture",
-            "Train without it, or give the network images that change their size, and resize the embedding with them",
+            "Train without it, or let images change their size and resize the embedding with them",
             f"module.state_dict()[{own_name(case.module, first)!r}].zero_()",
         )
 
@@ -205,8 +229,8 @@ def _norms(case: Case) -> Iterator[Finding]:
         yield Finding(
             "statistics of the input",
             f"{type(layer).__name__} ({own_name(case.module, worst)}) divides by the spread of its input, which "
-            f"{_what_is_done(case)} changes by {changed[worst]:.0%}: what the border and earlier layers change reaches "
-            "every place",
+            f"{_what_is_done(case)} changes by {changed[worst]:.0%}: so a change at the border or in an earlier layer "
+            "reaches every place",
             "Use running statistics in eval mode, or fold the normalisation into the weights",
             f"sesn.ScaleBatchNorm({channels})" if of_field else f"nn.BatchNorm2d({channels})",
         )

@@ -45,7 +45,6 @@ class Path:
     coarsest: tuple[float, float] = (1, 0)
     unread: frozenset[str] = frozenset()  # what it went through that does not say how far it looks
     hidden: frozenset[str] = frozenset()  # those of them that a layer may hide behind, with all that it says of itself
-    stages: frozenset[int] = frozenset()  # the last on the way that were marked
 
     def hiding(self, what: str) -> Path:
         """Followed by something that a layer may hide behind."""
@@ -89,7 +88,6 @@ def _joined(paths: Sequence[tuple[Tensor, Path]]) -> Path:
         max((path.coarsest for path in every), key=lambda sampling: (sampling[0], abs(sampling[1]))),
         frozenset().union(*(path.unread for path in every)),
         frozenset().union(*(path.hidden for path in every)),
-        frozenset().union(*(path.stages for path in every)),
     )
 
 
@@ -190,11 +188,6 @@ class Trail(TorchFunctionMode):
     def path_to(self, tensor: Tensor) -> Path | None:
         """How a tensor came about; None if it does not come from the images, or nobody saw how."""
         return self._paths.get(tensor)
-
-    def mark(self, tensor: Tensor, stage: int) -> None:
-        """Let what is made of a tensor, if it comes from the images, be known to come from here."""
-        if tensor in self._paths:
-            self._paths[tensor] = replace(self._paths[tensor], stages=frozenset({stage}))
 
     def _enter(self, layer: nn.Module, _: Any) -> None:
         self._within = [*self._within, layer] if self._reading else [layer]

@@ -7,7 +7,6 @@ Journal of Mathematical Imaging and Vision 2024.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -19,7 +18,7 @@ from sesn import _checks
 from sesn.layers.pool import GlobalPool
 from sesn.methods._layer import EVERYWHERE, BaselineLayer, transform_work
 from sesn.methods.method import CHANNELS, COLOURS, Method, Source
-from sesn.networks import Recipe, Regime, Skeleton, mnist, stir
+from sesn.networks import Recipe, Regime, mnist, stir
 
 #: The transforms R1, R2, R1 R1, R1 R2 and R2 R2 of every channel.
 TRANSFORMS = 5
@@ -152,35 +151,6 @@ class RieszNet(nn.Module):
         return scores.flatten(1)
 
 
-@dataclass(frozen=True)
-class RieszSkeleton(Skeleton):
-    """The network of the method's authors, for digits in the middle of the image."""
-
-    def __call__(
-        self,
-        recipe: Recipe = "paper",
-        resolution: int = mnist.SIDE,
-        augmented: bool = False,
-        channels: Sequence[int] | None = None,
-        num_classes: int = mnist.CLASSES,
-        in_channels: int = 1,
-    ) -> nn.Module:
-        """The network with fresh weights."""
-        return RieszNet(Regime(resolution, augmented, recipe), channels or WIDTHS, num_classes, in_channels)
-
-    def first_layer(self, in_channels: int, out_channels: int, recipe: Recipe) -> nn.Module:
-        """A layer of transforms."""
-        return RieszConv(in_channels, out_channels)
-
-    def next_layer(self, channels: int, recipe: Recipe) -> nn.Module:
-        """Another one."""
-        return RieszConv(channels, channels)
-
-    def widths(self, recipe: Recipe) -> tuple[int, ...]:
-        """Those of the layers."""
-        return WIDTHS
-
-
 def at_step(step: float) -> nn.Module:
     """The one layer that there is: it commutes with any factor."""
     return RieszConv(COLOURS, CHANNELS, bias=False)
@@ -191,7 +161,7 @@ RIESZ = Method(
     "Riesz",
     Source("Barisin et al. 2024, Journal of Mathematical Imaging and Vision", "Scale-Free Operators"),
     "#F8C078",
-    {"mnist": RieszSkeleton(), "stir": stir_network},
+    {"mnist": mnist.OwnNetwork(RieszNet, RieszConv, lambda c: RieszConv(c, c), WIDTHS), "stir": stir_network},
     at_step,
     ends="circular",
     later=True,

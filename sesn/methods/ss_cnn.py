@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants
+from sesn.basis.log_radial import LogRadial
 from sesn.errors import WrongTypeError
 from sesn.methods._layer import BaselineLayer, correlate, largest, odd_side, positive
 from sesn.methods.cnn import conv1x1
@@ -22,9 +23,8 @@ from sesn.methods.method import CHANNELS, COLOURS, Goals, Method, Source
 from sesn.networks import RECIPES, Recipe, Regime, mnist, stir, wrn
 from sesn.scales import ScaleGrid
 
-#: Width of the angular Gaussian, and the phase of the harmonics.
+#: Width of the angular Gaussian.
 ANGULAR_SIGMA = math.pi / 16
-PHASE = -math.pi / 4
 
 
 def radial_frequency(order: float, side: int) -> float:
@@ -35,24 +35,13 @@ def radial_frequency(order: float, side: int) -> float:
 def harmonics(side: int, orders: Sequence[float], angles: int) -> tuple[Tensor, Tensor]:
     """Real and imaginary parts [k, angle, side, side] of the log-radial harmonics, in float64, each of L2 norm 1.
 
-    exp(-d^2 / (2 sigma^2)) / r times exp(i (kappa ln r + beta)), where r is the distance to the centre (1 at the
-    centre itself), d the angular distance to phi_j or phi_j + pi, whichever is less, phi_j = j pi / (angles - 1), and
-    angles count from the upward direction towards the right. Zero for r > (side - 1) / 2.
+    They are those of `sesn.basis.log_radial` with r in pixels.
     """
     offsets = torch.arange(side, dtype=torch.float64) - side // 2
     rows, columns = torch.meshgrid(offsets, offsets, indexing="ij")
-    distance = (rows.square() + columns.square()).sqrt()
-    r = torch.where(distance > 0, distance, 1.0)
-    phi = torch.where(distance > 0, torch.atan2(columns, -rows), 0.0)
-    axes = torch.linspace(0, math.pi, angles, dtype=torch.float64)[:, None, None]
-    d = torch.asin((phi - axes).sin().abs().clamp(max=1))  # distance on the circle of lines, which has period pi
-    envelope = (-d.square() / (2 * ANGULAR_SIGMA**2)).exp() / r * (distance <= (side - 1) / 2)
-    kappas = torch.tensor([radial_frequency(order, side) for order in orders], dtype=torch.float64)
-    phase = kappas[:, None, None, None] * r.log() + PHASE
-    real, imaginary = (
-        part / part.square().sum(dim=(-2, -1), keepdim=True).sqrt()
-        for part in (envelope * phase.cos(), envelope * phase.sin())
-    )
+    waves = LogRadial(2 * len(orders) * angles, angles, ANGULAR_SIGMA, tuple(orders))(columns, rows)
+    waves = waves / waves.square().sum(dim=(-2, -1), keepdim=True).sqrt()
+    real, imaginary = waves.reshape(len(orders), angles, 2, side, side).unbind(2)
     return real, imaginary
 
 

@@ -92,6 +92,47 @@ class MNISTSkeleton(Skeleton):
         return self.parts(Regime(recipe=recipe)).channels
 
 
+@dataclass(frozen=True)
+class OwnNetwork(Skeleton):
+    """A network of a method's authors in place of the shared one, with the same options.
+
+    Attributes:
+        network: makes it from a regime, its widths, the number of classes and that of the image's channels.
+        first: makes its first layer from (in_channels, out_channels).
+        following: makes the second one from its channels.
+        channels: its widths.
+    """
+
+    network: Callable[[Regime, Sequence[int], int, int], nn.Module]
+    first: Callable[[int, int], nn.Module]
+    following: Callable[[int], nn.Module]
+    channels: tuple[int, ...]
+
+    def __call__(
+        self,
+        recipe: Recipe = "paper",
+        resolution: int = SIDE,
+        augmented: bool = False,
+        channels: Sequence[int] | None = None,
+        num_classes: int = CLASSES,
+        in_channels: int = 1,
+    ) -> nn.Module:
+        """The network with fresh weights; it has as many layers as there are channels."""
+        return self.network(Regime(resolution, augmented, recipe), channels or self.channels, num_classes, in_channels)
+
+    def first_layer(self, in_channels: int, out_channels: int, recipe: Recipe) -> nn.Module:
+        """The first layer, at 28."""
+        return self.first(in_channels, out_channels)
+
+    def next_layer(self, channels: int, recipe: Recipe) -> nn.Module:
+        """The second layer, at 28."""
+        return self.following(channels)
+
+    def widths(self, recipe: Recipe) -> tuple[int, ...]:
+        """The channels of its layers."""
+        return self.channels
+
+
 class MNISTScaleNet(nn.Module):
     """The network for MNIST-scale: images [b, 1, 28, 28] to the scores [b, 10] of ten digits, or of other classes.
 

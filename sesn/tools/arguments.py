@@ -36,11 +36,12 @@ MOST_NUMBERS = 1 << 26
 MOST_TOGETHER = 1 << 28
 #: What is measured at if nothing else is said and the network's stride allows it; a single one is the first.
 USUAL_DOWNSCALES = (1.41, 2.0)
+ONE_SIZE = "one size of images"
 #: What is chosen where it is left open, and what of the network decides it.
 CHOSEN = {
-    "input_": "stride of {stride}",
-    "downscale": "stride of {stride}",
-    "canvas": "one size of images",
+    "input_": "{size}",
+    "downscale": "{size}",
+    "canvas": ONE_SIZE,
     "count": "{cost:.0f} billion operations an image",
     "output": "one output",
 }
@@ -206,33 +207,50 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None, cur
     given = dict(asked)
     fitted = _fitted(context, shape, downscales, usual, meter)
     target, sizes = fitted.target, fitted.sizes
-    if sizes.fixed:
-        changes = {**sizes.written, "canvas": "keep"}
-        shown, way_out = "x".join(map(str, sizes.shape)), command_line(context, changes)
+    _check_fit(context, target, sizes, shape, downscales)
+    if "stride" in amount.split(",") and not sizes.known:
         raise UsageError(
-            f"{target.words} takes images of {shown}, but not when they are rescaled; rescale the picture on "
-            f"its canvas: run {way_out}"
+            complaint(AMOUNTS[action], amount, "pixels for this network, whose stride cannot be read", "for example 8")
         )
-    if downscales not in (None, sizes.downscales) or shape not in (None, sizes.shape):
-        name = "downscale" if shape in (None, sizes.shape) else "input_"
-        rule = f"such that the network's stride of {sizes.stride} divides the sides before and after rescaling"
-        if downscales and max(downscales) > (most := min(sizes.shape[1:]) / FEWEST_PIXELS):
-            rule = f"at most {most:g}, so that {FEWEST_PIXELS} pixels are left"
-        way_out = f"run {command_line(context, sizes.written)}"
-        raise UsageError(complaint(name.rstrip("_"), asked[name], rule, way_out))
     asked.update(sizes.written)
     images, name, cost = _images(asked, target, sizes)
     changed = [name for name in CHOSEN if asked.get(name) != given.get(name) and not _told(context, name)]
     if chosen := {name: CHOSEN[name] for name in changed}:
         options = " ".join(f"--{name.rstrip('_')} {asked[name]}" for name in chosen)
         stepped = ["the steps of its scales"] if sizes.stepped else []
-        reasons = " and ".join(dict.fromkeys([*chosen.values(), *stepped])).format(stride=sizes.stride, cost=cost)
-        fitted.said.append(f"{options} chosen for the network's {reasons}")
+        size = ONE_SIZE if "canvas" in chosen and sizes.stride == 1 else sizes.named_stride
+        reasons = dict.fromkeys(one.format(size=size, cost=cost) for one in [*chosen.values(), *stepped])
+        fitted.said.append(f"{options} chosen for the network's {' and '.join(reasons)}")
     factors, said = [1 / one for one in sizes.downscales], "; ".join(fitted.said)
     elements: list[Element] = [*factors]
     if action != "scale":
         elements = elements_of(action, asked, sizes.stride, sizes.shape)
     return Subject(target, images, name, factors, fitted.meter, elements, said)
+
+
+def _check_fit(
+    context: Context, target: Target, sizes: Sizes, shape: Shape | None, downscales: Sequence[float] | None
+) -> None:
+    """Refuse sizes that were asked for and do not fit, with what the network says of them and a command that does."""
+    fits = downscales in (None, sizes.downscales) and shape in (None, sizes.shape)
+    if fits and not sizes.fixed:
+        return
+    said = f": {sizes.refusal}" if sizes.refusal else ""
+    if sizes.fixed:
+        way_out = command_line(context, {**sizes.written, "canvas": "keep"})
+        shown = "x".join(map(str, sizes.shape))
+        raise UsageError(
+            f"{target.words} takes images of {shown}, but not when they are rescaled{said}; rescale the picture on "
+            f"its canvas: run {way_out}"
+        )
+    asked, way_out = context.params, f"run {command_line(context, sizes.written)}"
+    name = "downscale" if shape in (None, sizes.shape) else "input_"
+    rule = f"such that the network's {sizes.named_stride} divides the sides before and after rescaling"
+    if downscales and max(downscales) > (most := min(sizes.shape[1:]) / FEWEST_PIXELS):
+        rule = f"at most {most:g}, so that {FEWEST_PIXELS} pixels are left"
+    elif name == "input_" and said:
+        rule = f"{rule if sizes.stride > 1 else 'a size that the network takes'}{said}"
+    raise UsageError(complaint(name.rstrip("_"), asked[name], rule, way_out))
 
 
 def _images(asked: dict[str, Any], target: Target, sizes: Sizes) -> tuple[Tensor, str, float]:
@@ -280,9 +298,22 @@ def _fitted(
     if sizes.fixed and "canvas" in asked and not _told(context, "canvas"):
         asked["canvas"] = "keep"
         return _fitted(context, shape, downscales, usual, replace(meter, canvas="keep"), target)
+    if isinstance(module, OutputOf) and module.tokens is not None:
+        _check_tokens(context, module, sizes.shape)
     apart = module.apart if isinstance(module, OutputOf) else 0
     said = [f"without the first {apart} token{'s' if apart > 1 else ''}, which the grid has no place for"]
     return _Fitted(target, sizes, meter, said if apart else [])
+
+
+def _check_tokens(context: Context, module: OutputOf, shape: Shape) -> None:
+    """Refuse a grid that the tokens do not lie on for images as they are; for others it keeps its proportions."""
+    asked, laid = module.tokens, None
+    with suppress(UsageError):  # measuring says what is wrong
+        laid = call(module, random_images(0, (1, *shape))).shape[-2:]
+    if laid not in (None, asked):
+        written, fits, size = ("x".join(map(str, one)) for one in (asked or (), laid, shape))
+        rule = f"the grid of the tokens for images of {size}, which is {fits}"
+        raise UsageError(complaint("tokens", written, rule, f"run {command_line(context, {'tokens': fits})}"))
 
 
 def _told(context: Context, option: str) -> bool:

@@ -25,7 +25,7 @@ from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError, middle
 from sesn.meter.extent import seen_by, spoiled_by
 from sesn.meter.reading import SPATIAL, check_asked
-from sesn.meter.suspects import normalises_input, ordinary_convolutions
+from sesn.meter.suspects import TRANSPOSED, normalises_input, ordinary_convolutions
 from sesn.methods.method import scales_of
 from sesn.tools import surgery
 from sesn.tools.split import NOT_PRESENT, CauseSplit, CauseStep
@@ -130,11 +130,12 @@ def causes(
 def _unsplit(module: nn.Module) -> str:
     """Why there is nothing to switch off, counted from the layers; an empty text if there may be something."""
     fixed, attention = len(ordinary_convolutions(module)), len(_attention_layers(module))
-    counted = " and ".join([*_counted(fixed, "ordinary convolution"), *_counted(attention, "attention layer")])
+    counted = [*_convolutions(module), *_counted(attention, "attention layer")]
     if not counted or scales_of(module) is not None:
         return ""
     see = "sees" if fixed + attention == 1 else "see"
-    return f"{counted} {see} one scale, and no layer works at several, so there is no cause to switch off"
+    several = " and ".join(filter(None, (", ".join(counted[:-1]), counted[-1])))
+    return f"{several} {see} one scale, and no layer works at several, so there is no cause to switch off"
 
 
 def _attention_layers(module: nn.Module) -> list[str]:
@@ -147,9 +148,17 @@ def _counted(number: int, what: str) -> list[str]:
     return [f"{number} {what}{'s' if number > 1 else ''}"] if number else []
 
 
+def _convolutions(module: nn.Module) -> list[str]:
+    """Those that see one scale, counted."""
+    found = ordinary_convolutions(module)
+    transposed = sum(isinstance(layer, TRANSPOSED) for layer in found)
+    ordinary = _counted(len(found) - transposed, "ordinary convolution")
+    return [*ordinary, *_counted(transposed, "transposed convolution")]
+
+
 def _uncovered(module: nn.Module) -> Iterator[str]:
     """What breaks equivariance and has no switch."""
-    yield from _counted(len(ordinary_convolutions(module)), "ordinary convolution")
+    yield from _convolutions(module)
     yield from dict.fromkeys(type(layer).__name__ for layer in module.modules() if normalises_input(layer))
 
 

@@ -28,11 +28,16 @@ RAW = {
     "delta_all": "all",
     "delta_uncropped": "uncropped",
     "delta_centred": "centred",
+    "delta_detail": "detail",
     **{
         name: name
-        for name in ("floor", "ceiling", "ceiling_centred", "energy", "largest", "span", "by_scale", "border")
+        for name in (
+            *("floor", "ceiling", "ceiling_centred", "ceiling_detail", "energy", "largest", "span", "by_scale"),
+            "border",
+        )
     },
 }
+CEILINGS = ("ceiling", "ceiling_centred", "ceiling_detail")
 DEFAULT = Meter()
 
 
@@ -74,8 +79,9 @@ class Checked:
         return summarise(torch.stack([error.relative for error in self.draws]))
 
     def judged(self, *, absolute: bool = False) -> float:
-        """The median that a tolerance is held against: the relative Delta, or Delta itself."""
-        return self.delta.median if absolute else self.relative.median
+        """The median that a tolerance is held against: the relative Delta or that of fine detail, or Delta itself."""
+        values = torch.stack([error.judged(absolute=absolute) for error in self.draws])
+        return summarise(values, resamples=1).median
 
     def median(self, name: str) -> float:
         """The median of one of the raw quantities; NaN where there is none."""
@@ -84,9 +90,9 @@ class Checked:
 
     @property
     def at_floor(self) -> bool:
-        """Whether neither Delta nor the relative one is above three times the probe's floor: both may be zero then."""
+        """Whether neither Delta nor what is judged is above three times the probe's floor: both may be zero then."""
         limit = 3 * self.median("floor")
-        return self.delta.median <= limit and self.relative.median <= limit
+        return self.delta.median <= limit and self.judged() <= limit
 
     def empty(self, *, absolute: bool = False) -> str:
         """Why a small Delta would show nothing in one of the draws; an empty text if it shows something."""
@@ -103,6 +109,7 @@ class Checked:
             "measured": list(error.measured),
             "pairs": [list(pair) for pair in error.pairs],
             "relative_median": self.relative.median,
+            "relative_detail_median": self.median("relative_detail"),
             "decibels_median": self.median("decibels"),
             "psnr_median": self.median("psnr_of_map"),
             "relative": [error.relative.tolist() for error in self.draws],
@@ -195,4 +202,4 @@ def joined(errors: Sequence[EquivarianceError]) -> EquivarianceError:
     """The errors of several batches of one module at one factor as that of all their images."""
     known = [name for name in RAW.values() if all(getattr(error, name) is not None for error in errors)]
     together: dict[str, Any] = {name: torch.cat([getattr(error, name) for error in errors], -1) for name in known}
-    return replace(errors[0], **{"ceiling": None, "ceiling_centred": None, **together})
+    return replace(errors[0], **{**dict.fromkeys(CEILINGS), **together})

@@ -19,7 +19,7 @@ from sesn import Meter
 from sesn._checks import require
 from sesn.errors import UsageError
 from sesn.tools.check import DEFAULT, Checked, check
-from sesn.tools.verdict import number, passes, verdict
+from sesn.tools.verdict import NEAR, number, passes, verdict
 
 #: Half octaves: the downscales of a curve, if nothing else is said. Those of most scale grids are among them.
 USUAL_CURVE = (2**0.5, 2.0, 2**1.5, 4.0)
@@ -45,6 +45,11 @@ class Compared:
     def worst(self) -> Checked:
         """The result with the largest relative Delta, or one that could not be compared."""
         return max(self.results, key=lambda found: (not passes(found, None), found.relative.median))
+
+    @property
+    def decisive(self) -> Checked:
+        """The result that is farthest from passing."""
+        return max(self.results, key=lambda found: (not passes(found, None), found.judged()))
 
     def row(self, tolerance: float | None = None) -> dict[str, Any]:
         """Everything as plain data."""
@@ -184,7 +189,7 @@ def compare_table(found: Sequence[Compared], tolerance: float | None = None) -> 
         shown = [at.get(column) for column in columns]
         relative = [number(result.relative.median) if result else "" for result in shown]
         delta = [number(result.delta.median) if result else "" for result in shown]
-        table.add_row(Text(one.name), f"{one.parameters:,}", *relative, Text(*verdict(one.worst, tolerance)))
+        table.add_row(Text(one.name), f"{one.parameters:,}", *relative, Text(*verdict(one.decisive, tolerance)))
         table.add_row("  Δ itself", "", *delta, "", style="dim")
     return table
 
@@ -212,7 +217,16 @@ def sentences(found: Sequence[Compared], tolerance: float | None = None) -> list
     if len(known) > 1:
         best = min(known, key=lambda one: one.worst.relative.median)
         worst = f"{number(best.worst.relative.median)} at downscale {_heading(best.worst)}"
-        said.append(f"{best.name} is nearest to equivariance: its relative Δ is at most {worst} (1 is chance)")
+        nearest = f"{best.name} is nearest to equivariance: its relative Δ is at most {worst} (1 is chance)"
+        none = f"none is near to equivariance: the relative Δ of the best one, {best.name}, is {worst} (1 is chance)"
+        said.append(nearest if best.worst.relative.median < NEAR else none)
+    between = {one.name: [_heading(r) for r in one.results if not r.first.on_grid] for one in found}
+    said += [
+        f"{name} at downscale {', '.join(at)}: between two scales of its grid, compared with the nearest, which alone "
+        "gives a large Δ"
+        for name, at in between.items()
+        if at
+    ]
     silent = {one.name: [_heading(r) for r in one.results if not passes(r, None)] for one in found}
     said += [
         f"{name} shows nothing at downscale {', '.join(at)}: it does not pass" for name, at in silent.items() if at

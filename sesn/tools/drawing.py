@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from sesn.tools.files import CREATOR, replacing
+from sesn._files import replacing
+from sesn.tools.files import CREATOR
 
 STYLE: Any = {
     # A fixed salt and letters as paths: an SVG has neither random names nor the machine's fonts.

@@ -1,4 +1,4 @@
-"""Writing files all or nothing, and over nobody else's; and what to say when the system refuses.
+"""Writing files over nobody else's; and what to say when the system refuses.
 
 An output may be a new file, or take the place of a regular file that we wrote before. A single file says so itself (a
 JSON by its keys, a picture by who drew it); a folder of many has a list of them. Whatever else is there stays, unless
@@ -11,11 +11,12 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from sesn._checks import complaint
+from sesn._files import partial_of, replacing
 from sesn.errors import UsageError
 
 #: Who drew a picture, in its metadata.
@@ -27,25 +28,6 @@ _KEYS = {"sesn", "format", "settings"}
 _STORED = "cell"
 #: A picture's metadata come before what is drawn.
 _HEAD = 1 << 14
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a partial file to write beside `path`; it takes the name of `path` at the end, or vanishes on an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial(path)
-    partial.unlink(missing_ok=True)  # a link of that name would be written through
-    try:
-        with naming(path):
-            yield partial
-            partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _partial(path: Path) -> Path:
-    """The file to write first: of the same suffix, by which some writers choose the format, and of this process."""
-    return path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
 
 
 def sync_folder(folder: Path) -> None:
@@ -68,7 +50,7 @@ def check_writable(path: Path) -> None:
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise PermissionError(f"cannot write {path}: {folder} is no directory that may be written to")
-    trial = _partial(folder / path.name)  # some file systems refuse what the permissions allow
+    trial = partial_of(folder / path.name)  # some file systems refuse what the permissions allow
     try:
         trial.touch()
     except OSError as error:
@@ -188,17 +170,6 @@ def open_own(path: Path, flags: int = 0) -> int:
     with suppress(FileNotFoundError):
         check_regular(path, through_links=False)
     return os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Give errors of the system the name of the file, where they came from an open one and have none."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = str(path)
-        raise
 
 
 #: What helps, by the number of the error; of those that are not here nothing is known.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -12,20 +11,7 @@ from typing import Any
 
 import torch
 
-
-def processor() -> str:
-    """The processor's name."""
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
-
-
-def hardware(device: torch.device | str = "cpu") -> str:
-    """What computes there: the name of the GPU, or of the processor."""
-    if device_kind(device) == "cuda":
-        return torch.cuda.get_device_name(device)
-    return processor()
+from sesn.algorithms.policy import hardware
 
 
 def device_kind(device: torch.device | str) -> str:

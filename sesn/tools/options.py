@@ -99,9 +99,16 @@ CanvasName = Annotated[
 ]
 Tolerance = Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above this.")]
 JsonPath = Annotated[
-    Path | None, typer.Option(metavar="FILE|-", help="Write raw values and provenance to this file; - prints them.")
+    Path | None,
+    typer.Option(
+        metavar="FILE|-",
+        help="Write raw values and provenance to this file, whose folder is made if it is missing; - prints them.",
+    ),
 ]
-PicturePath = Annotated[Path | None, typer.Option(help="Draw the result as PNG and SVG files of this name.")]
+PicturePath = Annotated[
+    Path | None,
+    typer.Option(help="Draw the result as PNG and SVG files of this name. A folder that is missing is made."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Also replace files that sesn did not write.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="Seed of the weights and the choice of images.")

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from sesn._checks import require
-from sesn.tools.files import check_output, replacing
+from sesn._files import replacing
+from sesn.tools.files import check_output
 from sesn.tools.machine import provenance
 from sesn.tools.options import STDOUT
 
 #: The shape of the JSON; a change of its keys raises it.
-FORMAT = 6
+FORMAT = 7
 PICTURES = (".png", ".svg")
 
 

@@ -74,7 +74,7 @@ def _label(row: LayerRow) -> str:
 def named_places(rows: Sequence[LayerRow], apart: int) -> list[int]:
     """Which rows are named, if names need to be so many rows apart: where most is added, then the others in turn."""
     taken: list[int] = []
-    first = sorted(range(len(rows)), key=lambda place: (-max(rows[place].lasting, 0.0), place))
+    first = sorted(range(len(rows)), key=lambda place: rows[place].weight, reverse=True)
     for place in first:
         if all(abs(place - other) >= apart for other in taken):
             taken.append(place)

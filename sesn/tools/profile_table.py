@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from rich.text import Text
 
@@ -18,11 +18,14 @@ from sesn.tools.verdict import number
 Sort = Literal["order", "added", "delta"]
 SORTS: tuple[Sort, ...] = ("order", "added", "delta")
 #: How a table is read.
-LEGEND = f"adds: relative Δ (rel. Δ) above that of what the output was made of; less than {KEEPS:.0%} is nothing"
+LEGEND = (
+    f"adds: the relative Δ (rel. Δ) that a layer gives its output by itself, when its inputs are exact; at most "
+    f"{KEEPS:.0%} of the whole is nothing. lasts: how much of the network's output this changes, on the same scale"
+)
 #: A table of more lines than this is shown less deep.
 MOST_LINES = 60
 #: The columns after the name, and how wide they are; numbers stand at their right end.
-COLUMNS = {"layer": -14, "as": -6, "rel. Δ": 7, "adds": 8, "Δ": 7, "note": -4}
+COLUMNS = {"layer": -12, "as": -6, "rel. Δ": 7, "adds": 7, "lasts": 7, "Δ": 7, "note": -4}
 NARROWEST = 12
 SHORT = {"invariant": "inv."}
 
@@ -56,8 +59,8 @@ def lines(
     deepest = math.inf if depth is None else whole("depth", depth, 1)
     shown = [row for row in rows if row.depth <= deepest]
     if one_of("sort", sort, SORTS) != "order":
-        worth: Callable[[LayerRow], float] = attrgetter("relative" if sort == "delta" else "lasting")
-        shown.sort(key=lambda row: -math.inf if math.isnan(row.relative) else worth(row), reverse=True)
+        worth: Callable[[LayerRow], Any] = attrgetter("relative" if sort == "delta" else "weight")
+        shown.sort(key=lambda row: (not math.isnan(row.relative), worth(row)), reverse=True)
     if unfolded:
         return [Line((row,)) for row in shown]
 
@@ -106,8 +109,9 @@ def profile_table(
             table.append(f"{words}{short(row, each)} to {short(others[-1], each)}\n", "dim")
             continue
         change = row.change(opened=depth is None or row.depth < depth)
-        read_as, adds = SHORT.get(row.kind, row.kind) or "–", _signed(change, row.relative)
-        cells = [row.layer, read_as, number(row.relative), adds, number(row.delta), mark]
+        lasts = row.lasting if change == row.own else math.nan  # of what a container holds, each lasts by itself
+        numbers = [number(row.relative), *(_small(one, row.relative) for one in (change, lasts)), number(row.delta)]
+        cells = [row.layer, SHORT.get(row.kind, row.kind) or "–", *numbers, mark]
         style = "bold" if row is most else "" if row.leaf else "dim"
         table.append(_cells(short(row, room), room, cells) + "\n", style)
     for note, place in notes.items():
@@ -119,8 +123,8 @@ def profile_table(
     return table
 
 
-def _signed(change: float, relative: float) -> str:
-    return "0" if abs(change) < relative / 1000 else number(change) if math.isnan(change) else f"{change:+.1e}"
+def _small(value: float, relative: float) -> str:
+    return "0" if value < relative / 1000 else number(value)
 
 
 def _cells(name: str, room: int, cells: Sequence[str]) -> str:
@@ -142,14 +146,14 @@ def short(row: LayerRow, room: int) -> str:
 def sentence(rows: Sequence[LayerRow], floor: float = 0.0) -> str:
     """What adds most, by its whole name."""
     most = adds_most(rows, floor)
+    if all(math.isnan(row.own) for row in rows):
+        return "What each layer adds cannot be told: the network cannot be run with other inputs to its layers."
     if most is None:
-        return f"No layer adds to Δ: the relative Δ is nowhere above the floor of the probe ({number(floor)})."
+        return f"No layer adds to Δ: what each adds is not above the floor of the probe ({number(floor)})."
     who = f"{most.title} ({most.layer})"
     if most.layer == FUNCTIONS:
         who = f"What functions do {most.title}"
     elif not most.leaf:
         who = f"What {who} does with the outputs of its submodules"
-    before = min(most.relative, 1.0) - most.own  # what it adds is counted up to chance
-    start = number(before) if before > 1.001 * floor else f"the floor of the probe ({number(floor)})"
-    left = "" if most.lasting > 0.9 * most.own else f", of which {number(most.lasting)} lasts to the output"
-    return f"{who} adds most: the relative Δ rises there from {start} to {number(most.relative)}{left}."
+    left = "" if math.isnan(most.lasting) else f", and leaves one of {number(most.lasting)} in the network's output"
+    return f"{who} adds most: by itself it gives its output a relative Δ of {number(most.own)}{left}."

@@ -27,6 +27,8 @@ USUAL_SHAPES: tuple[Shape, ...] = tuple(
 #: Fewer images are taken where one pass over all of them would have more operations than this, but at least so many.
 MOST_OPERATIONS = 1.3e11
 FEWEST = 4
+#: The stride of a network whose layers do not show it, as those of TorchScript: those of most networks divide it.
+UNREAD_STRIDE = 32
 #: So many sizes of a rescaled image are tried, the nearest to the one wanted first.
 MOST_TRIED = 4
 
@@ -39,12 +41,19 @@ class Sizes(NamedTuple):
     stride: int = 1
     fixed: bool = False  # the network takes images of this shape and not when they are rescaled
     stepped: bool = False  # the downscales were moved to steps of the output's grid
+    known: bool = True  # the stride was read off the layers; else it is one that those of most networks divide
+    refusal: str = ""  # what the network says of images of the shape, or rescaled images, that it was asked to take
 
     @property
     def written(self) -> dict[str, str]:
         """As options of the command line."""
         downscales = ",".join(f"{one:.6g}" for one in self.downscales)
         return {"input_": "x".join(map(str, self.shape)), "downscale": downscales}
+
+    @property
+    def named_stride(self) -> str:
+        """The stride in words."""
+        return f"stride of {self.stride}" if self.known else f"stride (taken to be {self.stride}, as it cannot be read)"
 
 
 def fitting_sizes(
@@ -62,19 +71,22 @@ def fitting_sizes(
         return Sizes(shapes[0], [*downscales])
     if asked is None:
         downscales = _on_grid(usual, trials.grids[taken])
-    stepped = [*downscales] != [*usual] and asked is None
+    known, refusal = trials.known(taken), "" if taken == shapes[0] else str(trials.tried(shapes[0], 1.0))
+    told = Sizes(taken, [*downscales], stride, False, [*downscales] != [*usual] and asked is None, known, refusal)
     if meter.canvas == "keep":
-        return Sizes(taken, [*downscales], stride, stepped=stepped)
+        return told
     side = 2 * stride * math.ceil(max(min((shape or taken)[1:]) / (2 * stride), 2))
     square = taken[0], side, side
     # Images of another size are a choice where none was asked for, and a way out where that does not fit.
     for one in dict.fromkeys((square, taken) if shape is None else (taken, square)):
         kept = [trials.nearest(one, each, stride, asked is not None) for each in downscales]
         if None not in kept:
-            return Sizes(one, list(dict.fromkeys(each for each in kept if each is not None)), stride, stepped=stepped)
+            return told._replace(shape=one, downscales=list(dict.fromkeys(each for each in kept if each is not None)))
     # The module itself raises an error on a rescaled image; the meter may refuse for other reasons.
-    fixed = isinstance(trials.tried(taken, 1 / downscales[0]), RejectedError)
-    return Sizes(taken if fixed else shape or taken, [*downscales], stride, fixed)
+    rescaled = trials.tried(taken, 1 / downscales[0])
+    if isinstance(rescaled, RejectedError):
+        return told._replace(fixed=True, refusal=refusal or str(rescaled))
+    return told._replace(shape=shape or taken)
 
 
 def fitting_count(module: nn.Module, shape: Shape) -> tuple[int, float]:
@@ -120,7 +132,13 @@ class _Trials:
             if isinstance(found, RejectedError):
                 return 0
             raise found
-        return max(1, math.ceil(found.original.sampling[0]))
+        read = max(1, math.ceil(found.original.sampling[0]))
+        return read if self.known(shape) else math.lcm(UNREAD_STRIDE, max(read, math.ceil(found.original.seen.stride)))
+
+    def known(self, shape: Shape) -> bool:
+        """Whether the layers show the stride: TorchScript and exported graphs hide theirs."""
+        path = self.originals[shape].path
+        return path is not None and not path.hidden
 
     def nearest(self, shape: Shape, downscale: float, stride: int, asked: bool) -> float | None:
         """The nearest downscale that fits and leaves multiples of the stride; the one asked for need only fit."""

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import sys
 import warnings
+import zipfile
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sesn._source import named, neighbours, worded
+from sesn._source import named, names_in, neighbours, worded
 from sesn.errors import UsageError
 from sesn.meter.reading import ON_META
 from sesn.tools.packages import PACKAGES, packaged
@@ -27,6 +28,8 @@ FORM = "FILE.py:NAME, package.module:NAME or timm:NAME and the like"
 EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
 #: Where a checkpoint of a training keeps the weights, among other things.
 STATES = ("state_dict", "model_state_dict", "model")
+#: How files are called that hold weights, or a network of TorchScript.
+WEIGHTS = (".pt", ".pth", ".ts", ".ckpt", ".bin", ".safetensors")
 #: So many names of weights are listed in a message.
 MOST_NAMES = 3
 
@@ -53,6 +56,7 @@ def load_target(text: str, arguments: Sequence[str] = (), weights: Path | None =
         weights: a file of safetensors, or one that torch.save wrote.
     """
     words, (origin, _, name) = f"`{text}`", text.rpartition(":")
+    _check_no_weights(text, words)
     if origin in PACKAGES:
         path, found, home = *packaged(origin, name, words), Path.cwd() / name
     elif all(part.isidentifier() for part in (*origin.split("."), name)) and not origin.endswith(".py"):
@@ -79,6 +83,26 @@ def load_target(text: str, arguments: Sequence[str] = (), weights: Path | None =
     return Target(words, path, build, not isinstance(found, nn.Module) and weights is None)
 
 
+def _check_no_weights(text: str, words: str) -> None:
+    """Refuse a file of weights or of TorchScript, with what to write in its place."""
+    path = Path(text.rpartition(":")[0] or text)
+    if path.suffix not in WEIGHTS or (":" in text and not path.is_file()):
+        return
+    scripted = False
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            scripted = any("/code/" in name for name in archive.namelist())
+    if scripted:
+        raise UsageError(
+            f"{words} is a file of TorchScript: write network = torch.jit.load({str(path)!r}) into a Python file, and "
+            "name network.py:network"
+        )
+    raise UsageError(
+        f"{words} is named like a file of weights: name the network that they are for, and give them by `weights`, for "
+        f"example network.py:build --weights {path}"
+    )
+
+
 @contextmanager
 def _quiet(factory: Callable[..., Any]) -> Iterator[None]:
     """Keep back what a factory writes and warns of until it succeeds: where it fails, its error alone is the answer."""
@@ -103,7 +127,8 @@ def _imported(origin: str, name: str, words: str) -> tuple[Path, Any]:
         with worded(f"{words}: importing {origin}"):
             module = importlib.import_module(origin)
     if not hasattr(module, name):
-        raise UsageError(f"{words}: {origin} has no name `{name}`; for example {EXAMPLE}")
+        has = names_in(module, name) or f"for example {EXAMPLE}"
+        raise UsageError(f"{words}: {origin} has no name `{name}`; {has}")
     return Path(getattr(module, "__file__", None) or ""), getattr(module, name)
 
 

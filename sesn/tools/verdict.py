@@ -19,8 +19,8 @@ from sesn.tools.machine import machine_line
 
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
-#: A relative Delta beyond this is hardly better than chance.
-NEAR = 0.5
+#: From this relative Delta on a network is hardly better than chance, and from 1 on no better.
+NEAR = 0.9
 #: Images that change much when they are rescaled, and what to know of all others.
 STRICT = ("1/f", "white")
 LENIENT = (
@@ -66,6 +66,7 @@ def _decibels(value: float) -> str:
 LINES: dict[str, Callable[[Checked], str]] = {
     "relative Δ": lambda r: number(r.relative.median),
     "  95 % interval": lambda r: f"{number(r.relative.low)} .. {number(r.relative.high)}",
+    "  of fine detail": lambda r: number(r.median("relative_detail")),
     "Δ median": lambda r: "at the floor" if r.at_floor else number(r.delta.median),
     "  95 % interval of Δ": lambda r: f"{number(r.delta.low)} .. {number(r.delta.high)}",
     "  95th percentile": lambda r: number(r.delta.p95),
@@ -110,15 +111,24 @@ def sentence(result: Checked, tolerance: float | None, absolute: bool = False) -
     if absolute:
         said += f"; judged by Δ itself, {number(delta)}"
     if tolerance is not None:
-        said += f"; {'within' if passes(result, tolerance, absolute) else 'ABOVE'} the tolerance {tolerance:g}"
+        said += f"; {_held(result, tolerance, absolute)}"
     if result.at_floor and not passes(result, tolerance, absolute):
         said += f", which the probe's own floor ({number(floor)}) keeps any network from meeting: choose a larger one"
     if not result.first.on_grid:
         said += "; between two scales of the grid, compared with the nearest"
-    if result.median("centred") > HIDDEN * delta and not result.at_floor:
-        said += f"; Δ itself is {number(delta)}, as a bias or a mean hides it: without the channels' means it is "
-        said += number(result.median("centred"))
+    if result.median("centred") > HIDDEN * delta and delta < relative and not result.at_floor:
+        said += f"; Δ itself is only {number(delta)}, because the means of the channels, such as a bias, are large: "
+        said += f"without them it is {number(result.median('centred'))}"
     return start + said
+
+
+def _held(result: Checked, tolerance: float, absolute: bool) -> str:
+    """How a result compares with a tolerance, and what decides where it is not the relative Delta."""
+    if passes(result, tolerance, absolute):
+        return f"within the tolerance {tolerance:g}"
+    fine = not absolute and result.relative.median <= tolerance
+    detail = f" in fine detail, whose relative Δ is {number(result.judged())}" if fine else ""
+    return f"ABOVE the tolerance {tolerance:g}{detail}"
 
 
 def _nearness(result: Checked) -> str:
@@ -126,7 +136,7 @@ def _nearness(result: Checked) -> str:
     relative = result.relative.median
     if result.at_floor:
         return f"at the floor of the probe ({number(result.median('floor'))}): it cannot be told from zero"
-    if relative > NEAR:
+    if relative >= NEAR:
         return "no better than chance" if relative >= 1 else "hardly better than chance"
     return f"{100 * relative:.2g} % of what unrelated images give"
 
@@ -144,7 +154,10 @@ def likely_causes(module: nn.Module, images: Tensor, results: Sequence[Checked])
             found.setdefault(finding.cause, (finding, set()))[1].add(result.first.element)
     order = [result.first.element for result in results]
     listed = [(finding, [one.named for one in order if one in shown]) for finding, shown in found.values()]
-    return [f"{finding} ({shown[0][0]} {', '.join(amount for _, amount in shown)})" for finding, shown in listed]
+    return [
+        f"{finding.on_the_command_line()} ({shown[0][0]} {', '.join(amount for _, amount in shown)})"
+        for finding, shown in listed
+    ]
 
 
 def say(

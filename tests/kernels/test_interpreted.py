@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("interpreter")
 EVERYTHING = ("field", "weight", "bias")
 
 
+@settings(max_examples=20)
 @given(case=slow.cases(), sizes=tiles())
 def test_equals_the_papers_sum(case: slow.Case, sizes: dict[str, Any]) -> None:
     with tiled(sizes):
@@ -35,7 +36,7 @@ def test_equals_the_papers_sum_in_float32(case: slow.Case) -> None:
     assert_near(layer(case.field.float()), case.answer(), 1e-5)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(case=slow.cases(), sizes=tiles())
 def test_has_the_gradients_of_dense(case: slow.Case, sizes: dict[str, Any]) -> None:
     with tiled(sizes):
@@ -74,7 +75,7 @@ def layers(draw: st.DrawFn) -> tuple[Any, torch.Tensor]:
     return lambda algorithm: ScaleConv(*channels, basis, algorithm=algorithm, dtype=torch.float64, **options), field
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(drawn=layers(), sizes=tiles())
 def test_equals_dense_with_every_option(drawn: tuple[Any, torch.Tensor], sizes: dict[str, Any]) -> None:
     make, field = drawn

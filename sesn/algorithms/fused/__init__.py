@@ -6,4 +6,3 @@ from sesn.algorithms.fused.geometry import Tables as Tables
 from sesn.algorithms.fused.geometry import make_tables as make_tables
 from sesn.algorithms.fused.geometry import terms_of as terms_of
 from sesn.algorithms.fused.trust import checked_way as checked_way
-from sesn.algorithms.fused.trust import fused_if_better as fused_if_better

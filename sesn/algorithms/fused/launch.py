@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sesn._checks import require
+from sesn._torch import refuse_capture
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.fused.available import kernels
 from sesn.algorithms.fused.geometry import Geometry, Term
@@ -147,6 +148,7 @@ def _lines(geometry: Geometry, down: Tensor, adjoint: bool) -> tuple[tuple[Line,
 @cache
 def _table(terms: tuple[Term, ...], key: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The terms by one of their numbers, and where those of each begin: made once, for a copy would wait for a GPU."""
+    refuse_capture(device)
     ordered = sorted(terms, key=lambda term: term[key])
     begins = [sum(term[key] < each for term in terms) for each in range(keys + 1)]
     return _numbers(ordered, device), _numbers(begins, device)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from sesn._torch import recording, uncast
+from sesn._torch import capturing, recording, uncast
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.dense import compose_kernel, dense_convolution
 from sesn.algorithms.fused.available import installed, versions
@@ -35,7 +36,7 @@ def verdict(device: torch.device) -> bool | None:
     None if nobody knows and this is no moment to try: while a graph is recorded or captured.
     """
     key = device.type, device.index
-    if key in _VERDICTS or recording() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+    if key in _VERDICTS or recording() or capturing(device):
         return _VERDICTS.get(key)
     with _LOCK:
         if key not in _VERDICTS:
@@ -55,21 +56,29 @@ def _report(device: torch.device, found: str) -> str:
 
 def fault(device: torch.device) -> str | None:
     """What is wrong with the kernels on this device, or None: values and gradients against float64 on the CPU."""
-    basis = basis_a(ScaleGrid([1.0, 1.6]), 9, 3)
     try:
-        with torch.inference_mode(False), torch.enable_grad(), uncast(torch.empty(0, device=device)):
-            for stride, circular in ((1, False), (2, True)):
-                problem = _Problem(basis, stride, circular)
-                for name, found, expected in zip(NAMES, problem.fused(device), problem.dense(), strict=True):
-                    difference = float((found.cpu().double() - expected).abs().max() / expected.abs().max())
-                    if not difference <= _tolerance(device):
-                        return f"{name} differs by {difference:.2g}, with stride {stride} and circular={circular}"
+        for name, where, difference in differences(device):
+            if not difference <= tolerance(device):
+                return f"{name} differs by {difference:.2g}, with {where}"
     except Exception as error:  # whatever a compiler or driver raises
         return f"{type(error).__name__}: {error}"
     return None
 
 
-def _tolerance(device: torch.device) -> float:
+def differences(device: torch.device) -> Iterator[tuple[str, str, float]]:
+    """What is compared, of which problem, and how far it lies from what it should be, relative to the largest."""
+    basis = basis_a(ScaleGrid([1.0, 1.6]), 9, 3)
+    for stride, circular in ((1, False), (2, True)):
+        with torch.inference_mode(False), torch.enable_grad(), uncast(torch.empty(0, device=device)):
+            problem = _Problem(basis, stride, circular)
+            compared = list(zip(NAMES, problem.fused(device), problem.dense(), strict=True))
+        for name, found, expected in compared:
+            difference = float((found.cpu().double() - expected).abs().max() / expected.abs().max())
+            yield name, f"stride {stride} and circular={circular}", difference
+
+
+def tolerance(device: torch.device) -> float:
+    """How far a result may lie from that of float64, relative to the largest."""
     return ROUGH if device.type == "cuda" and torch.backends.cudnn.allow_tf32 else CLOSE
 
 
@@ -108,15 +117,6 @@ class _Problem:
 def _with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     slope = torch.linspace(-1, 1, out.numel(), device="cpu", dtype=torch.float64).reshape(out.shape).to(out)
     return [out.detach(), *torch.autograd.grad(out, inputs, slope)]
-
-
-def fused_if_better(way: str, field: Tensor) -> str:
-    """The algorithm that the cost model chose, or `fused` in the place of `separable` on a GPU that passed the check.
-
-    Both do the same arithmetic, of which `fused` moves less through memory. That it is faster is an estimate: nobody
-    has timed it.
-    """
-    return "fused" if way == "separable" and field.is_cuda and verdict(field.device) else way
 
 
 def checked_way(way: str, field: Tensor) -> str:

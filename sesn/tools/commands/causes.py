@@ -10,6 +10,7 @@ import typer
 
 from sesn.tools import options
 from sesn.tools.consoles import consoles, progress_bar
+from sesn.tools.wording import in_options
 
 
 def causes(
@@ -46,6 +47,7 @@ def causes(
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
         from sesn.tools.split import causes_table, in_words
+        from sesn.tools.verdict import leniency
 
         how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         meter, files = Meter(**how), OutputFiles(context.params)
@@ -53,11 +55,14 @@ def causes(
         meter = subject.meter
         [factor], module = subject.factors, subject.target.build(seed)
         with progress_bar(progress, doing="switching causes off") as on_step, subject.measuring():
-            split = split_into(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
+            found = split_into(module, subject.images, factor, replace(meter, crop=0), on_step=on_step)
+        split = replace(found, steps=tuple(replace(step, note=in_options(step.note)) for step in found.steps))
         if split.steps:
             console.print(causes_table(split))
         console.print(in_words(split), highlight=False)
         console.print(f"{subject.how()}, observed without crop; {machine_line()}", highlight=False)
+        for line in leniency(images):
+            console.print(line, highlight=False)
 
         def draw() -> Any:
             from sesn.tools.waterfall import draw_causes

@@ -45,6 +45,7 @@ def metrics(
         from sesn.tools.arguments import load_subject
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
+        from sesn.tools.verdict import leniency
 
         how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         meter, files = Meter(**how), OutputFiles(context.params)
@@ -55,4 +56,6 @@ def metrics(
         found = [replace(one, reason=in_options(one.reason)) for one in measured]
         measuring.say(console, found, f"{target}, {subject.moves}")
         console.print(f"{subject.how()}; {machine_line()}", highlight=False)
+        for line in leniency(images):
+            console.print(line, highlight=False)
         files.write(subject.images_name, {"factor": factor, "metrics": [*measuring.rows(found)]}, console)

@@ -58,6 +58,7 @@ def profile(
         from sesn.tools.arguments import load_subject
         from sesn.tools.machine import machine_line
         from sesn.tools.output import OutputFiles
+        from sesn.tools.verdict import leniency
 
         how: Any = {"resampler": resampler, "ends": ends, "canvas": canvas}
         shown: Any = {"sort": sort, "unfolded": all_}
@@ -75,6 +76,8 @@ def profile(
         table = tables.profile_table(rows, title, floor=floor, width=console.width, depth=deep, **shown)
         console.print(table, highlight=False)
         console.print(f"{tables.LEGEND}\n{subject.how()}; {machine_line()}", highlight=False)
+        for line in leniency(images):
+            console.print(line, highlight=False)
 
         def draw() -> Any:
             from sesn.tools.profile_picture import draw_profile
