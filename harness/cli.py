@@ -13,7 +13,8 @@ from harness.commands.report import report
 from harness.commands.reproduce import reproduce
 from harness.commands.run import run
 from harness.commands.status import status
+from sesn.tools.wording import flowing
 
 commands = typer.Typer()
 for _command in (plan, status, run, data, report, reproduce, methods, gpu, add_rows):
-    commands.command()(_command)
+    commands.command(help=flowing(_command))(_command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class UsageError(ValueError):
-    """Something was asked for that cannot be had; the message names the argument, its value, the rule and the remedy.
+    """An argument breaks its rule; the message names the argument, its value, the rule and the remedy.
 
     The command line prints it as one line. It shows every other exception with its traceback, because that is a bug.
 

@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "absolute": False,
 }
 #: And these, which go to `sesn.equivariance_error` as they are.
-OPTIONS = ("grid", "kind", "action", "spoiled", "resampler", "crop", "ends")
+OPTIONS = ("grid", "kind", "action", "spoiled", "resampler", "crop", "ends", "canvas", "repeat")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -72,7 +72,37 @@ def test_good_rows_are_stored_and_named(tmp_path: Path) -> None:
     assert (tmp_path / "rows" / "parameters.jsonl").read_bytes() == GOOD
     assert "added 2 cells (2 ok) with 4 numbers" in said
     assert "measured on NVIDIA A100 (cuda:0) with sesn 0.1.0 abc" in said
-    assert "stored already" in refused(GOOD, tmp_path)
+
+
+def test_the_same_rows_change_nothing(tmp_path: Path) -> None:
+    (file := tmp_path / "sent").write_bytes(GOOD)
+    assert run(file, tmp_path / "rows")[0] == 0
+    status, said = run(file, tmp_path / "rows")
+    assert status == 0
+    assert "nothing to add: all 2 cells are stored already" in said
+    assert (tmp_path / "rows" / "parameters.jsonl").read_bytes() == GOOD
+
+
+def test_a_file_that_has_grown_is_sent_again(tmp_path: Path) -> None:
+    (file := tmp_path / "sent").write_bytes(GOOD + encode(result(CELLS[2], status="failed")))
+    assert run(file, tmp_path / "rows")[0] == 0
+    again = encode(result(CELLS[2], 5.0))
+    file.write_bytes(file.read_bytes() + again)
+    status, said = run(file, tmp_path / "rows")
+    assert status == 0, said
+    assert "added 1 cells (1 ok) with 2 numbers" in said
+    assert "2 cells were stored already" in said
+    assert (tmp_path / "rows" / "parameters.jsonl").read_bytes().endswith(again)
+    assert [entry.status for entry in stored(tmp_path / "rows").values()] == ["ok"] * 3
+
+
+@pytest.mark.parametrize("status", ["failed", "skipped"])
+def test_a_cell_that_was_run_again_counts_as_it_ended(status: str, tmp_path: Path) -> None:
+    file = tmp_path / "sent"
+    file.write_bytes(encode(result(CELLS[0], status=status)) + encode(result(CELLS[0])))
+    assert run(file, tmp_path / "rows")[0] == 0
+    assert (tmp_path / "rows" / "parameters.jsonl").read_bytes() == encode(result(CELLS[0]))
+    assert ":4: its cell" in refused(encode(result(CELLS[0])) + encode(result(CELLS[0], status=status)), tmp_path)
 
 
 def test_rows_are_added_to_those_that_are_there(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def test_a_layer_saved_without_a_basis_is_read_by_one_that_names_it() -> None:
         ({"sizes": (0.0, 1.0)}, "sizes"),
         ({"sizes": (1.0, 2.0, 3.0)}, "sizes"),
         ({"sizes": 2.0}, "sizes"),
+        ({"sizes": (1e-9, 1.0)}, "sizes"),
+        ({"sizes": (1e-300, 1e300)}, "sizes"),
         ({"scales": 1}, "scales"),
         ({"smallest": 0.9}, "smallest"),
         ({"smallest": float("nan")}, "smallest"),

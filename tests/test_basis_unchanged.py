@@ -40,7 +40,8 @@ def test_an_old_pickle_is_the_same_basis() -> None:
     new = sesn.basis_b(GRID, 5, 2, max_order=1, mult=1.4)
     assert isinstance(old, SteerableBasis)
     assert (repr(old), old.signature, old.pairs) == (repr(new), new.signature, new.pairs)
-    assert torch.equal(old.functions, new.functions)
+    # Another version of torch rounds an exponential otherwise in its last bit.
+    torch.testing.assert_close(old.functions, new.functions, rtol=4 * torch.finfo(torch.float64).eps, atol=0)
     assert old.reach == new.reach
 
 

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 from drill import odd_folder, sesn
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from sesn.tools import check
@@ -35,6 +36,13 @@ def test_python_m_harness_is_the_same_command() -> None:
 def test_help_does_not_wait_for_torch() -> None:
     script = "import sys, sesn.tools.command; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_paragraphs_of_help_fill_the_terminal() -> None:
+    """Typer keeps the line breaks of a docstring, which are those of our source and not of the terminal."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert {"check", "run", "gpu"} <= set(commands)
+    assert all("\n" not in part for one in commands.values() for part in one.help.split("\n\n"))
 
 
 # --- other terminals

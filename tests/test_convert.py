@@ -19,6 +19,7 @@ from sesn.layers.fit import LARGE_RESIDUAL
 from sesn.tools.images import random_images
 
 GRID = sesn.ScaleGrid([1.0, 1.4, 2.0])
+SMALL = sesn.ScaleGrid([1.0, 1.2, 1.4])
 EXACT = {"rtol": 0.0, "atol": 1e-9}
 
 
@@ -94,9 +95,8 @@ def follows(names: list[str], reference: int, classifies: bool, seed: int) -> No
     body = seeded(seed, lambda: [nn.Conv2d(1, 2, 3, padding=1), *(LAYERS[name](2) for name in names)])
     original = settled(nn.Sequential(*body, *head), 1, 24, 24)
     image = slow.uniform(seed, 2, 1, 24, 24)
-    grid = sesn.ScaleGrid([1.0, 1.2, 1.4])
     project = "reference" if classifies else None
-    network, report = sesn.convert(original, image, grid=grid, reference=reference, project=project)
+    network, report = sesn.convert(original, image, grid=SMALL, reference=reference, project=project)
     found = network(image)
     wanted = original(image)
     torch.testing.assert_close(found if classifies else found[:, :, reference], wanted, rtol=1e-7, atol=1e-7)
@@ -268,6 +268,44 @@ def test_a_first_layer_that_cannot_be_lifted_sees_the_image_and_the_next_lifts()
     ]
     image = slow.uniform(0, 1, 3, 32, 32)
     torch.testing.assert_close(network(image)[:, :, 0], original(image), **EXACT)
+
+
+class Shortcut(nn.Module):
+    """A block that adds what it got, itself or through a kernel of one pixel, as those of a ResNeXt do."""
+
+    def __init__(self, channels: int, out: int, **options: Any) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(channels, out, 3, padding=1, bias=False, **options), nn.BatchNorm2d(out)
+        self.down = nn.Identity() if channels == out else nn.Conv2d(channels, out, 1, bias=False)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(self.norm(self.conv(self.relu(x))) + self.down(x))
+
+
+@pytest.mark.parametrize("stem", [nn.Conv2d(3, 4, 4, stride=4), nn.Conv2d(3, 4, 1), nn.Identity()])
+@pytest.mark.parametrize("reference", [0, 2])
+def test_a_block_that_adds_what_it_got_is_converted_behind_any_first_layer(stem: nn.Module, reference: int) -> None:
+    """Where both of its branches meet the image, one of them alone would become a field."""
+    first = Shortcut(3, 4) if isinstance(stem, nn.Identity) else Shortcut(4, 4, groups=2, padding_mode="reflect")
+    layers = nn.Sequential(copy.deepcopy(stem), first, Shortcut(4, 6), Shortcut(6, 6, groups=6))
+    original = settled(seeded(0, lambda: layers), 3, 32, 24)
+    network, report = sesn.convert(
+        original, slow.uniform(0, 2, 3, 32, 24), reference=reference, grid=SMALL, project=None
+    )
+    assert report.runs, report
+    image = slow.uniform(1, 2, 3, 32, 24)
+    torch.testing.assert_close(network(image)[:, :, reference], original(image), **EXACT)
+
+
+def test_a_first_layer_that_is_copied_to_every_scale_is_in_the_report() -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 4, stride=4), Shortcut(4, 4))
+    _, report = sesn.convert(layers, project=None)
+    assert [(step.name, step.fate, step.after) for step in report.steps[:2]] == [
+        ("0", "replaced", "itself, copied to every scale"),
+        ("1.relu", "kept", "does the same on fields"),
+    ]
+    assert any(step.after == "ScaleConv" for step in report.steps)
 
 
 def test_the_head_may_be_named() -> None:

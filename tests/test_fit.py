@@ -77,6 +77,13 @@ def test_a_large_residual_is_warned_about_and_a_small_one_is_not() -> None:
     sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 3))
 
 
+def test_the_warning_names_the_side_that_a_dilated_kernel_needs() -> None:
+    conv = nn.Conv2d(1, 1, 3, dilation=(3, 2))
+    with pytest.warns(UserWarning, match=r"use complete_basis with kernel_size=7"):
+        sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 3))
+    assert sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 7)).residual < 1e-6
+
+
 def test_further_scales_of_an_interscale_layer_start_with_nothing() -> None:
     conv = nn.Conv2d(2, 3, 3, padding=1)
     layer, _ = sesn.ScaleConv.from_conv2d(conv, sesn.complete_basis(GRID, 3), interscale=2)
@@ -117,6 +124,7 @@ def test_a_convolution_that_cannot_be_says_why(name: str) -> None:
     [
         ({"reference": 3}, r"`reference` \(=3\) must be less than the number of scales \(3\)"),
         ({"conv": nn.Linear(2, 2)}, r"`conv` \(=Linear.* must be an nn.Conv2d"),
+        ({"conv": nn.LazyConv2d(2, 3)}, r"`conv` \(=LazyConv2d.* must be initialised; run it once on an image"),
         ({"basis": GRID}, r"`basis` \(=ScaleGrid.* must be a SteerableBasis"),
         ({"conv": nn.Conv2d(2, 2, 15)}, r"`basis.kernel_size` \(=7\) must be at least 15; use a wider window"),
     ],
@@ -132,11 +140,12 @@ def test_bad_arguments_of_from_conv2d_are_named(change: dict[str, Any], message:
     [
         ((3, 3), r"`grid` \(=3\) must be a ScaleGrid"),
         ((GRID, 4), r"`kernel_size` \(=4\) must be odd"),
+        ((GRID, 3, 2), r"`reference` \(=2\) must be a scale at which .* of side 3 .* use a lower `reference`"),
     ],
 )
 def test_bad_arguments_of_complete_basis_are_named(arguments: Any, message: str) -> None:
     with pytest.raises(sesn.UsageError, match=message):
-        sesn.complete_basis(*arguments)
+        sesn.complete_basis(*arguments[:2], reference=next(iter(arguments[2:]), 0))
 
 
 @given(st.lists(st.floats(1.05, 2.0), max_size=3), st.sampled_from([1, 3, 5, 7, 9]), st.data())

@@ -202,3 +202,22 @@ class Mistaken(nn.Module):
 def test_a_wrong_call_of_torch_by_a_module_is_its_own_fault() -> None:
     with pytest.raises(RejectedError, match="TypeError"):
         equivariance_error(Mistaken(), torch.randn(2, 1, 16, 16), 0.5)
+
+
+@pytest.mark.parametrize("tolerance", [0.02, 0.2, 0.6])
+def test_the_message_names_what_its_number_is(tolerance: float) -> None:
+    """The relative Delta where that is too large, which is the ratio of the numbers below; else fine detail."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 4, 5, padding=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)).eval()
+    drawn = random_images(0, (3, 1, 64, 64), 1)
+    error = equivariance_error(network, drawn, 1 / 2)
+    plain = middle(error.relative)
+    assert 0.2 < plain < 0.6 < middle(error.judged())
+    with pytest.raises(AssertionError) as caught:
+        assert_equivariant(network, drawn, 1 / 2, tolerance=tolerance)
+    number = (
+        f"{plain:.3g}"
+        if plain > tolerance
+        else f"of fine detail (the differences between neighbouring pixels) {middle(error.judged()):.3g}"
+    )
+    assert f"median relative Delta {number} over" in str(caught.value)

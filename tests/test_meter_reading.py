@@ -22,6 +22,7 @@ from sesn import (
     equivariance_error,
 )
 from sesn.meter.extent import seen_by
+from sesn.meter.outputs import UndecidedError
 from sesn.tools.images import random_images
 
 # --- scores with axes of one pixel
@@ -170,3 +171,12 @@ def test_a_failed_check_of_a_fixed_batch_says_what_it_found(batch: int) -> None:
     images = random_images(0, (batch, 1, 64, 64), 1.0, None)
     with pytest.raises(AssertionError, match="ordinary convolution"):
         assert_equivariant(FixedBatch(batch).eval(), images, 0.5)
+
+
+def test_a_map_without_channels_is_told_what_it_lacks() -> None:
+    """Labels [b, h, w] have three axes as tokens have, and lie on no grid that could be proposed."""
+    with pytest.raises(
+        UndecidedError, match=r"a map \[b, h, w\] an axis of channels, as in output\[:, None\]$"
+    ) as caught:
+        equivariance_error(Does(lambda x: x[:, 0, :48]), random_images(0, (1, 1, 48, 48)), 1 / 2)
+    assert caught.value.choices == []

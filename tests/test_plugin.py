@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 # Loaded here, or each run of pytest inside pytest would load them anew and forget them again.
-import sesn  # noqa: F401
+import sesn
+from sesn.pytest_plugin import OPTIONS
 
 NETWORKS = """
     import pytest
@@ -65,6 +67,25 @@ def test_options_may_stand_in_the_call(pytester: pytest.Pytester) -> None:
 """
     )
     pytester.runpytest().assert_outcomes(passed=3)
+
+
+def test_every_option_of_the_measurement_is_one_of_the_fixture() -> None:
+    measured = {*inspect.signature(sesn.equivariance_error).parameters} - {"module", "images", "factor"}
+    assert measured == {*OPTIONS}
+
+
+def test_a_network_of_one_size_is_measured_on_its_canvas(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        NETWORKS
+        + """
+    @pytest.mark.scale_equivariance(input="1x16x16", canvas="keep")
+    def test_scores(scale_equivariance):
+        scale_equivariance(nn.Sequential(nn.Flatten(), nn.Linear(256, 4)))
+"""
+    )
+    result = pytester.runpytest()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E*not scale-equivariant at factor 0.5 (downscale 2): median relative Delta*"])
 
 
 def test_a_bias_matters_where_delta_itself_is_judged(pytester: pytest.Pytester) -> None:

@@ -197,9 +197,9 @@ class Patches(nn.Module):
 def test_a_size_is_tried_with_the_original_once() -> None:
     network = Patches().eval()
     assert fitting_sizes(network, None, None, (1.41, 2.0), Meter()).fixed
-    # Both branches at a factor of 1, then rescaled images alone: four near each downscale, and the first as it is.
-    twice, rest = network.given[:2], network.given[2:]
-    assert (len(twice), len(rest)) == (2, 9)
+    # The original once for both branches at a factor of 1, then rescaled images: four near each downscale, and
+    # the first as it is.
+    assert len(network.given) == 1 + 9
 
 
 def test_gradients_are_asked_once_for_all_factors_and_of_two_images() -> None:

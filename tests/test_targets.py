@@ -136,6 +136,7 @@ REFUSED = {
     "networks.py:instance --draws 3": "must be 1 where the weights are given",
     "networks.py:build --weights gone.pt": "there is no such file",
     "networks.py:build --weights networks.py": "cannot be read as weights alone",
+    "networks.py:build --weights note.txt": "cannot be read as weights alone",
     "networks.py:build --weights bad.safetensors": "is no file of safetensors",
     "networks.py:build --weights whole.pt": "cannot be read as weights alone",
     "networks.py:build --weights epoch.pt": "holds a dict of epoch, not weights by name",
@@ -149,6 +150,7 @@ REFUSED = {
 def test_a_target_that_cannot_be_had_is_bad_usage(sesn: Sesn, tmp_path: Path, words: str) -> None:
     layer = nn.Conv2d(1, 2, 3)
     (tmp_path / "bad.safetensors").write_bytes(b"nothing of the kind")
+    (tmp_path / "note.txt").write_text("hi\n")
     torch.save(layer, tmp_path / "whole.pt")
     torch.save({"epoch": 3}, tmp_path / "epoch.pt")
     save_file(layer.state_dict(), tmp_path / "good.safetensors")

@@ -224,6 +224,16 @@ def test_a_candidate_without_memory_enough_is_left_out(monkeypatch: pytest.Monke
     assert "dense" not in layer.plan(SHAPE).algorithms
 
 
+def test_without_memory_to_time_anything_the_model_chooses(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
+    layer = conv()
+    expected = layer(field())
+    monkeypatch.setattr(tuning, "_fits", lambda _: False)
+    with sesn.tuning(), pytest.warns(RuntimeWarning, match="not memory enough to time"):
+        assert torch.equal(layer(field()), expected)
+    assert not len(memory)
+    assert layer.plan(SHAPE).reason == "model"
+
+
 # When nothing may be timed
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +119,56 @@ def test_a_good_file_is_taken_and_what_does_not_fit_the_layer_is_not_used(tmp_pa
         with remembering(Memory()), sesn.tuning(False, file=tmp_path / "t.json"):
             assert (layer.plan(SHAPE).algorithms == tuple(ways)) == used
             assert layer.plan(SHAPE).reason == ("measured" if used else "model")
+
+
+@pytest.mark.parametrize("name", ["", "file/times.json", "file/new/times.json"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UsageError, match=r"(?s)`file` \(='.*give the name of another file"):
+        sesn.tuning(file=tmp_path / name)
+    assert not tuning._SETTING.enabled
+
+
+def test_what_is_no_plain_file_is_not_read() -> None:
+    with pytest.raises(UsageError, match="is no plain file"):
+        sesn.tuning(file=os.devnull)
+
+
+@pytest.mark.parametrize("fault", ["damaged", "full"])
+def test_a_file_that_fails_later_stops_no_network(
+    fault: str, tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "times.json"
+    with sesn.tuning(file=path):
+        if fault == "damaged":
+            path.write_text("{")
+        else:
+            monkeypatch.setattr(Path, "replace", full)
+        with pytest.warns(RuntimeWarning, match=r"not kept in a file.*(No space left|cannot be read as JSON)"):
+            conv()(field())
+    assert len(memory) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == (["times.json"] if fault == "damaged" else [])
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left")
+
+
+def _write_own(path: Path, process: int) -> None:
+    for number in range(20):
+        own = Memory()
+        own.add("cpu", f"{process} {number}", 1, Times(("dense",), {"dense": 1.0}))
+        own.write(path)
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_own, args=(path, process)) for process in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    (found := Memory()).read(path)
+    assert len(found) == 80

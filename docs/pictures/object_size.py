@@ -68,7 +68,7 @@ def sentence(rows: list[dict[str, Any]]) -> str:
     """What the README says of the picture."""
     ours, other = ([mean(rows, method, size) for size in (12, 24)] for method in ("sesn", "cnn"))
     return (
-        f"Trained on digits of {TRAINED_AT} pixels only, a scale-equivariant network reads {ours[0]} of other digits "
+        f"Trained on digits of {TRAINED_AT} pixels only, a scale-equivariant network reads {ours[0]} of unseen digits "
         f"at 12 pixels and {ours[1]} at 24 pixels. An ordinary CNN with about as many parameters reads {other[0]} "
         f"and {other[1]}."
     )

@@ -12,7 +12,7 @@ from harness.commands.options import ROWS
 from sesn.tools.consoles import consoles
 
 if TYPE_CHECKING:
-    from harness.records import Cell, Result
+    from harness.records import Cell, Result, Scalar
     from harness.store.lines import StoredCell
     from harness.store.sent import SentCell
 
@@ -21,10 +21,10 @@ def add_rows(
     file: Annotated[Path, typer.Argument(help="File of rows of one experiment, such as the gpu.jsonl of `sesn gpu`.")],
     rows: Annotated[Path, typer.Option(help="Folder where results are stored as rows.")] = ROWS,
 ) -> None:
-    """Add rows that were measured on another machine, after every line of them was checked.
+    """Add rows that were measured on another machine, after checking every line of them.
 
-    A file with anything wrong in it is refused as a whole, and the line that is wrong is named. Exit status: 0 if the
-    rows were added, 2 if they were not.
+    A file with anything wrong in it is refused as a whole, and the line that is wrong is named. What is stored already
+    is not added again. Exit status: 0 if all rows of the file are now stored, 2 if it was refused.
     """
     with consoles(quiet=False) as (console, _):
         from harness.store.reading import stored
@@ -35,9 +35,9 @@ def add_rows(
         _check_cells(file, sent)
         key = sent[0].result.cell.experiment
         with Writer(rows) as writer:
-            _check_new(file, sent, stored(rows, [key]))
-            writer.append(*(one.result for one in sent))
-        for line in _summary([one.result for one in sent], rows / f"{key}.jsonl"):
+            if new := _new(file, sent, stored(rows, [key])):
+                writer.append(*new)
+        for line in _summary(new, len(sent) - len(new), rows / f"{key}.jsonl"):
             console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -76,36 +76,44 @@ def _check_cell(cell: Cell, planned: dict[str, set[str]]) -> None:
         raise UsageError(complaint("method", cell.method, rule, "`sesn methods` lists them"))
 
 
-def _check_new(file: Path, sent: Sequence[SentCell], there: Mapping[str, StoredCell]) -> None:
-    """A cell that was measured before stays as it is: nobody could tell which of two numbers is right."""
+def _new(file: Path, sent: Sequence[SentCell], there: Mapping[str, StoredCell]) -> list[Result]:
+    """What is not stored yet. A cell with other numbers is refused: nobody could tell which of the two are right."""
     from harness.store.sent import refused
     from sesn.errors import UsageError
 
+    new = []
     for line, result in sent:
         before = there.get(result.cell.id)
-        if before is not None and (before.status == "ok" or result.status != "ok"):
-            same = (
-                "the same"
-                if _values(before) == [(one.metric, list(one.values)) for one in result.measurements]
-                else "other"
-            )
+        if before is not None and before.facts == result.provenance and _values(before) == _measured(result):
+            continue
+        if before is not None and before.status == "ok":
+            same = "the same" if _values(before) == _measured(result) else "other"
             where = f"{before.facts['machine']}, {before.facts['started']}"
             said = f"cell {result.cell.id} is stored already ({before.status}, {where}) with {same} numbers"
             raise refused(file, line, UsageError(f"{said}; take it out of the file"))
+        new.append(result)
+    return new
 
 
-def _values(entry: StoredCell) -> list[tuple[str, list[float]]]:
-    return [(line.metric, line.values) for line in entry.values]
+def _measured(result: Result) -> list[tuple[str, Mapping[str, Scalar], list[float]]]:
+    return [(one.metric, one.at, list(one.values)) for one in result.measurements]
 
 
-def _summary(results: Sequence[Result], path: Path) -> list[str]:
+def _values(entry: StoredCell) -> list[tuple[str, Mapping[str, Scalar], list[float]]]:
+    return [(line.metric, line.at, line.values) for line in entry.values]
+
+
+def _summary(new: Sequence[Result], old: int, path: Path) -> list[str]:
     """What was added."""
-    numbers = sum(len(one.values) for result in results for one in result.measurements)
-    of = {name: sorted({str(result.provenance[name]) for result in results}) for name in ("machine", "device", "code")}
-    counts = {status: sum(result.status == status for result in results) for status in ("ok", "failed", "skipped")}
+    if not new:
+        return [f"nothing to add: all {old} cells are stored already in {path}"]
+    numbers = sum(len(one.values) for result in new for one in result.measurements)
+    of = {name: sorted({str(result.provenance[name]) for result in new}) for name in ("machine", "device", "code")}
+    counts = {status: sum(result.status == status for result in new) for status in ("ok", "failed", "skipped")}
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return [
-        f"added {len(results)} cells ({told}) with {numbers} numbers to {path}",
+        f"added {len(new)} cells ({told}) with {numbers} numbers to {path}",
+        *([f"{old} cells were stored already"] if old else []),
         f"measured on {' and '.join(of['machine'])} ({', '.join(of['device'])}) with sesn {' and '.join(of['code'])}",
         "run `sesn report` to show them",
     ]

@@ -24,7 +24,7 @@ def gpu(
         typer.Option(help="Which GPU: auto (the first one), cuda or cuda:N. With cpu, everything is only rehearsed."),
     ] = "auto",
     only: Annotated[
-        str | None, typer.Option(metavar="STAGE", help="Run only this stage. An unknown one lists all of them.")
+        str | None, typer.Option(metavar="STAGE", help="Run only this stage. Give any unknown one to see all of them.")
     ] = None,
     force: Force = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only failures and the verdict.")] = False,

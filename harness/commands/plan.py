@@ -19,7 +19,10 @@ def plan(
     verbose: options.Verbose = False,
     json: options.AsJson = False,
 ) -> None:
-    """List what can be run, how much of it is done, what is skipped and why, and how long the rest will take."""
+    """List what can be run, how much of it is done, what is skipped and why, and how long the rest will take.
+
+    A cell is one unit of work of an experiment, such as one network to train.
+    """
     with consoles(quiet=False) as (console, _):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where

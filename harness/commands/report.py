@@ -26,7 +26,8 @@ CAUSES = OUT / "causes" / "published.json"
 
 def report(
     only: Annotated[
-        str | None, typer.Option(metavar="ID", help="Draw only this figure or table. An unknown ID lists all of them.")
+        str | None,
+        typer.Option(metavar="ID", help="Draw only this figure or table. Give any unknown ID to see all of them."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, tables, README.md and index.html.")] = OUT,
     rows: Annotated[Path, typer.Option(help="Folder where results are stored as rows.")] = ROWS,

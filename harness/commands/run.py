@@ -30,6 +30,7 @@ def run(
 ) -> None:
     """Run the cells that are not done yet and store their rows.
 
+    A cell is one unit of work, such as one network to train. A row is one number that it measured.
     You can stop the command at any moment. Run it again, and it continues where it stopped.
 
     Exit status: 0 if all is well, 1 if a cell failed, 2 for bad usage or a store that cannot be written, 130 after

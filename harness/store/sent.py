@@ -33,24 +33,30 @@ class SentCell(NamedTuple):
 
 
 def read_sent(path: Path) -> list[SentCell]:
-    """Every cell of a file of rows; it must be whole, of this format, of one experiment, and name no cell twice."""
-    cells: list[SentCell] = []
-    seen: dict[str, int] = {}
+    """Every cell of a file of rows; it must be whole, of this format and of one experiment.
+
+    A cell that failed or was left out may come again, as when a run was continued: what became of it last counts.
+    """
+    cells: dict[str, SentCell] = {}
     for block in _blocks(path, _text(path)):
         number = block[-1].number
         try:
             result = _result(block)
-            if result.cell.id in seen:
-                raise UsageError(f"its cell {result.cell.id} was there before, in line {seen[result.cell.id]}")
-            if cells and result.cell.experiment != (first := cells[0].result.cell.experiment):
-                raise UsageError(
-                    f"it is of {result.cell.experiment}, and the lines before are of {first}; send a file each"
-                )
+            _check_order(result, cells)
         except UNREADABLE as error:
             raise refused(path, number, error) from error
-        seen[result.cell.id] = number
-        cells.append(SentCell(number, result))
-    return cells
+        cells[result.cell.id] = SentCell(number, result)
+    return list(cells.values())
+
+
+def _check_order(result: Result, cells: Mapping[str, SentCell]) -> None:
+    """A cell may not come again that was measured before, nor one of another experiment."""
+    before = cells.get(result.cell.id)
+    if before is not None and before.result.status == "ok":
+        raise UsageError(f"its cell {result.cell.id} was measured before, in line {before.line}")
+    first = next(iter(cells.values())).result.cell.experiment if cells else result.cell.experiment
+    if result.cell.experiment != first:
+        raise UsageError(f"it is of {result.cell.experiment}, and the lines before are of {first}; send a file each")
 
 
 def refused(path: Path, line: int, error: Exception) -> StoreError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from sesn._files import replacing
+from sesn._files import alone, replacing
 from sesn.algorithms.policy import Way
 from sesn.errors import UsageError
 
@@ -78,6 +78,11 @@ class Memory:
 
     def write(self, path: Path) -> None:
         """Write everything, with what the file has of others; a reader sees the old file or the new one."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with alone(path.parent):  # what others write between reading and writing would be lost
+            self._write(path)
+
+    def _write(self, path: Path) -> None:
         whole = Memory()
         if path.exists():
             whole.read(path)
@@ -94,14 +99,16 @@ class Memory:
 
 
 def _entries(path: Path) -> list[tuple[str, str, int, Times]]:
+    if not path.is_file():
+        raise file_refused(path, "cannot be read, because it is no plain file")
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _refused(path, f"cannot be read as JSON ({error})") from error
+        raise file_refused(path, f"cannot be read as JSON ({error})") from error
     if not isinstance(whole, dict) or whole.get("sesn") != "tuning":
-        raise _refused(path, "was not written by sesn.tuning")
+        raise file_refused(path, "was not written by sesn.tuning")
     if whole.get("format") != FORMAT:
-        raise _refused(path, f"has the format {whole.get('format')!r}, and this version of sesn reads {FORMAT}")
+        raise file_refused(path, f"has the format {whole.get('format')!r}, and this version of sesn reads {FORMAT}")
     try:
         return [
             (device, key, _batch(batch), _times(told))
@@ -110,7 +117,7 @@ def _entries(path: Path) -> list[tuple[str, str, int, Times]]:
             for batch, told in batches.items()
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _refused(path, f"has an entry that is damaged ({type(error).__name__}: {error})") from error
+        raise file_refused(path, f"has an entry that is damaged ({type(error).__name__}: {error})") from error
 
 
 def _batch(text: str) -> int:
@@ -132,7 +139,8 @@ def _times(told: dict[str, Any]) -> Times:
     return Times(tuple(ways), {str(name): float(value) for name, value in milliseconds.items()})
 
 
-def _refused(path: Path, what: str) -> UsageError:
+def file_refused(path: Path, what: str) -> UsageError:
+    """What is said of a file that is not used."""
     return UsageError(f"`file` (={str(path)!r}) {what}; delete it, or give the name of another file")
 
 

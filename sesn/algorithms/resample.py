@@ -74,7 +74,7 @@ def resampling_matrix(
         resampler: "lanczos3", "fourier", "bicubic" or "legacy", as the table in `sesn.algorithms.resample` says.
         ends: "zeros", "inside", "circular", "reflection", or "mean", which is "zeros" for a signal without its mean;
             the Fourier resampler is periodic whatever it says.
-        offset: moves the sampling points by so many source pixels; it exists to study misregistration.
+        offset: moves the sampling points by this many source pixels; it exists to study misregistration.
         canvas: "follow" for a signal of another length, "keep" for one of the same.
 
     Returns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor
 
 from sesn import _checks
+from sesn._files import may_write
 from sesn._torch import capturing, may_keep, watched
 from sesn.algorithms.decide import Decision, Job, Ways, candidates_on, decide
-from sesn.algorithms.memory import MEMORY, Times, named
+from sesn.algorithms.memory import MEMORY, Times, file_refused, named
 from sesn.algorithms.policy import hardware
 from sesn.algorithms.timing import Step, least_milliseconds
 from sesn.errors import UsageError, WrongTypeError
@@ -50,10 +52,10 @@ class tuning:
         enabled: whether to time what is not known yet.
         file: JSON that the times are read from now and written to after each timing, under the name of the device. It
             may be used on other machines, which take from it what was timed on a device of the same name. With
-            `enabled=False` it is only read.
+            `enabled=False` it is only read. Where writing fails later, a warning says so and the times stay in memory.
 
     Raises:
-        UsageError: the file is damaged or is none of sesn's, or is only to be read and does not exist.
+        UsageError: the file is damaged, none of sesn's, or not to be written; or is only to be read and does not exist.
         WrongTypeError: `enabled` is not a truth value, or `file` is no path.
 
     Example:
@@ -96,6 +98,16 @@ def _read(path: Path, *, missing_ok: bool) -> None:
         MEMORY.current.read(path)
     elif not missing_ok:
         raise UsageError(_checks.complaint("file", str(path), "a file that exists, to be read", "check the name"))
+    elif not may_write(path):
+        raise file_refused(path, "cannot be written, because there is no folder for it that may be written to")
+
+
+def _keep(path: Path) -> None:
+    """Write the times to the file; whatever is wrong with it by now, the network that was timed continues."""
+    try:
+        MEMORY.current.write(path)
+    except (OSError, UsageError) as error:
+        warnings.warn(f"times are not kept in a file, only in this process: {error}", RuntimeWarning, stacklevel=2)
 
 
 def may_time(x: Tensor) -> bool:
@@ -112,20 +124,28 @@ def timed(job: Job, step_of: Callable[[Ways], Step]) -> Decision:
         if known.reason == "measured":
             return known
         times = _contest(job, known.ways, step_of)
+        if times is None:
+            warnings.warn("there is not memory enough to time a layer; the model chooses", RuntimeWarning, stacklevel=2)
+            return known
         assert job.batch is not None  # nobody times a graph
         MEMORY.current.add(hardware(job.device), job.key, job.batch, times)
         if _SETTING.file is not None:
-            MEMORY.current.write(_SETTING.file)
+            _keep(_SETTING.file)
         return Decision(times.ways, "measured", times)
 
 
-def _contest(job: Job, expected: Ways, step_of: Callable[[Ways], Step]) -> Times:
-    """Time every algorithm at all scales; then mixtures, for which the model is corrected by these times."""
+def _contest(job: Job, expected: Ways, step_of: Callable[[Ways], Step]) -> Times | None:
+    """Time every algorithm at all scales; then mixtures, for which the model is corrected by these times.
+
+    None where memory is enough for none of them.
+    """
     scales, costs = len(job.boxes), job.costs(candidates_on(job.device))
     totals = {way: sum(cost[way] for cost in costs) for way in costs[0]}
     bound = min(UNLIKELY * min(totals.values()), math.inf)
     alike = {(way,) * scales: total for way, total in totals.items() if total <= bound and math.isfinite(total)}
     least = _least(list(alike), step_of, job.device)
+    if not least:
+        return None
     slowness = {ways[0]: time / alike[ways] for ways, time in least.items()}
     mixed = tuple(min(slowness, key=lambda way, cost=cost: cost[way] * slowness[way]) for cost in costs)  # type: ignore[misc]
     if more := [ways for ways in dict.fromkeys((mixed, expected)) if ways not in least]:
@@ -139,7 +159,7 @@ def _contest(job: Job, expected: Ways, step_of: Callable[[Ways], Step]) -> Times
 def _least(contestants: list[Ways], step_of: Callable[[Ways], Step], device: torch.device) -> dict[Ways, float]:
     """The least milliseconds of those that memory is enough for."""
     steps = {ways: step for ways in contestants if _fits(step := step_of(ways))}
-    return least_milliseconds(steps, device)
+    return least_milliseconds(steps, device) if steps else {}
 
 
 def _fits(step: Step) -> bool:

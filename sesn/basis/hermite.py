@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sesn._checks import numbers, positive, require, whole
 from sesn.basis.steerable import ProfilePairs, SteerableBasis, Window, boxes_for
-from sesn.scales import ScaleGrid
+from sesn.scales import MOST_SIGMA, ScaleGrid
 
 #: Below this width a Gaussian sampled at whole pixels is no longer well resolved.
 SMALLEST_RESOLVED_SIGMA = 1.2
@@ -126,9 +126,9 @@ def basis_for(
 ) -> SteerableBasis:
     """Make a good basis from the range of object sizes that a network should cover.
 
-    It has `scales` widths in equal ratios. The largest width is to the smallest as the largest object is to the
-    smallest. The functions are the ten of type A up to order 3, with wide windows, which cut nothing off. The
-    documentation's page "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
+    It has `scales` widths in equal ratios. The largest width over the smallest is the largest size over the smallest.
+    The functions are the ten of type A up to order 3, with wide windows, which cut nothing off. The documentation's
+    page "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
 
     Args:
         sizes: the smallest and the largest size of the objects, in any unit, since their ratio alone counts:
@@ -147,14 +147,14 @@ def basis_for(
         basis_for(10 functions, sigmas [1.2, 2.4, 4.8], boxes [13, 23, 45])
     """
     ends = numbers("sizes", sizes, "the smallest and the largest size, such as (0.5, 2.0)")
-    rule = "two positive numbers, the smaller first"
+    rule = "two different positive numbers, the smaller first"
     require(len(ends) == 2 and all(map(positive, ends)) and ends[0] < ends[1], "sizes", ends, rule)
     count = whole("scales", scales, 2, "one scale covers one size")
     resolved = positive(smallest) and smallest >= SMALLEST_RESOLVED_SIGMA
     require(resolved, "smallest", smallest, f"at least {SMALLEST_RESOLVED_SIGMA}", "basis_a takes any width")
-    basis = basis_a(
-        ScaleGrid.geometric(smallest, (ends[1] / ends[0]) ** (1 / (count - 1)), count), "wide", 4, max_order=3
-    )
+    ratio = ends[1] / ends[0]
+    require(smallest * ratio < MOST_SIGMA, "sizes", ends, f"close enough for sigmas below {MOST_SIGMA:g} pixels")
+    basis = basis_a(ScaleGrid.geometric(smallest, ratio ** (1 / (count - 1)), count), "wide", 4, max_order=3)
     basis.name = "basis_for"
     return basis
 

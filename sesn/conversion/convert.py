@@ -41,8 +41,9 @@ class Conversion(NamedTuple):
     """A converted network and what became of its layers.
 
     Attributes:
-        network: the network; where the report says that something cannot be, it does not run before that is replaced.
-        report: what was replaced, what was kept and what cannot be.
+        network: the network; if the report lists something that cannot be converted, it does not run until that is
+            replaced.
+        report: what was replaced, what was kept and what cannot be converted.
 
     Example:
         >>> sesn.convert(nn.Conv2d(3, 8, 3)).network(torch.randn(1, 3, 16, 16)).shape
@@ -66,16 +67,17 @@ def convert(
     """Make an ordinary network scale-equivariant: the same layers on fields, its kernels in a steerable basis.
 
     The network's own code is kept, and its layers are replaced in a copy, each by what it turns out to need when the
-    copy is run on the example. Convolutions become ScaleLift, ScaleConv and ScaleConv1x1, batch norms ScaleBatchNorm;
-    layers that do the wrong thing on five axes, such as pools, stand in an EachScale. At the reference scale the field
-    is what the original network computes, exactly where the bases are complete, which those of `grid` are. The network
-    is then one to fine-tune: what it gives after a maximum over scales is not what the original gives.
+    copy is run on the example. Convolutions become ScaleLift, ScaleConv and ScaleConv1x1, and batch norms become
+    ScaleBatchNorm. Layers that do the wrong thing on five axes, such as pools, are put into an EachScale. At the
+    reference scale the field is what the original network computes. This is exact if the bases are complete, as those
+    made from `grid` are. Fine-tune the network before you use it, because its output after a maximum over scales is not
+    that of the original.
 
     Args:
         model: the network, from images to scores or maps. It is left as it is.
         example: an image [b, c, h, w] that it takes; by default random, with sides of 64.
-        grid: the scales relative to the reference, which stands for the size of things in the original's training;
-            by default 1, the root of 2, and 2. Every kernel gets its `complete_basis`.
+        grid: the scales relative to the reference, which stands for the size of objects in the original's training; by
+            default 1, the root of 2, and 2. Every kernel gets its `complete_basis`.
         basis: one basis for all kernels instead, which leaves a residual where it does not span them.
         reference: the index of the scale at which the network follows the original; 0 is the smallest.
         project: how the field becomes a map, before the head or at the end: "max", "mean", "soft", "reference" (the
@@ -112,10 +114,13 @@ def convert(
     head = _head(copied, calls) if head is None else _named(copied, head)
     projection = _projection(project, head, reference, len(grid))
     trial = Trial(copied, basis_of, reference, head)
-    output = trial.run(example)
+    report = _tried(trial, example, original)
+    if not report.runs:
+        early = Trial(copied, basis_of, reference, head, early=True)
+        again = _tried(early, example, original)
+        trial, report = (early, again) if again.runs else (trial, report)
     for module, mode in zip(copied.modules(), modes, strict=True):
         module.training = mode
-    report = _reported(trial, output, original)
     _warn(report)
     return Conversion(_assembled(trial, head, projection), report)
 
@@ -194,7 +199,8 @@ def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> 
     return nn.Sequential(OrderedDict(network=network, projection=projection))
 
 
-def _reported(trial: Trial, output: Any, original: Any) -> ConversionReport:
+def _tried(trial: Trial, example: Tensor, original: Any) -> ConversionReport:
+    output = trial.run(example.clone())
     report = ConversionReport(tuple(trial.steps), trial.reference, None)
     if not report.runs:
         return report

@@ -21,11 +21,11 @@ Conv = TypeVar("Conv", nn.Conv2d, nn.ConvTranspose2d)
 
 
 def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
-    """Export a network in eval mode, the kernels of its steerable layers composed, to a program of torch alone.
+    """Export a network in eval mode as a program of torch alone, with the kernels of its layers already composed.
 
     The program has one ordinary convolution for each scale, and runs where sesn is not installed. `torch.export.save`
-    writes it and `torch.export.load` reads it, its `module()` is the network, and `torch.onnx.export` takes it as it
-    is. The batch's size stays open, and so do the sides of the image where the network's layers leave them open.
+    writes it and `torch.export.load` reads it. Its `module()` is the network, and `torch.onnx.export` takes the program
+    as it is. The batch's size stays open, and so do the sides of the image where the network's layers leave them open.
 
     Args:
         model: a network with layers of sesn. It is left as it is.

@@ -24,6 +24,7 @@ from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
 from sesn.layers.each import EachScale, each_scale
 from sesn.layers.fit import radii, refusal
 from sesn.layers.norm import ScaleBatchNorm
+from sesn.layers.typed import TensorModule
 
 #: Makes a basis for kernels of a side.
 BasisOf = Callable[[int], SteerableBasis]
@@ -39,10 +40,15 @@ class Trial(TorchFunctionMode):
         basis_of: makes the basis for kernels of a side.
         reference: the index of the scale that stands for the original where a field has to become a map.
         head: the name of the module before which the field becomes a map, if any.
+        early: whether every convolution of the image makes a field: those that cannot be a lift by copies. Blocks that
+            add what they got need this where they meet the image, since a map and a field cannot be added.
     """
 
-    def __init__(self, network: nn.Module, basis_of: BasisOf, reference: int, head: str | None) -> None:
+    def __init__(
+        self, network: nn.Module, basis_of: BasisOf, reference: int, head: str | None, *, early: bool = False
+    ) -> None:
         super().__init__()
+        self.early = early
         self.network, self.basis_of, self.reference, self.head = network, basis_of, reference, head
         self.names = {id(module): name for name, module in network.named_modules()}
         self.steps: list[Step] = []
@@ -152,8 +158,8 @@ class Trial(TorchFunctionMode):
         """What stands in its place, if anything, words for the report, and the residual of fitted kernels."""
         on_field = axes(args) == FIELD
         on_image = axes(args) == IMAGE and not self._projected
-        if isinstance(module, nn.Conv2d) and (on_field or (on_image and any(radii(module)))):
-            return self._convolution(module, ScaleConv if on_field else ScaleLift)
+        if isinstance(module, nn.Conv2d) and (on_field or on_image):
+            return self._steerable(module, ScaleConv) if on_field else self._on_image(module)
         if not on_field:
             return None, f"sees {'the projection' if self._projected else 'the image'}", None
         if isinstance(module, nn.BatchNorm2d):
@@ -166,7 +172,15 @@ class Trial(TorchFunctionMode):
             return None, "does the same on fields", None
         return EachScale(module), f"EachScale({type(module).__name__})", None
 
-    def _convolution(
+    def _on_image(self, conv: nn.Conv2d) -> tuple[nn.Module | None, str, float | None]:
+        reason = refusal(conv)
+        if reason is None and any(radii(conv)):
+            return self._steerable(conv, ScaleLift)
+        if self.early:
+            return Copied(conv, len(self.basis_of(3).grid)), "itself, copied to every scale", None
+        return None, reason or "sees the image", None
+
+    def _steerable(
         self, conv: nn.Conv2d, kind: type[ScaleLift] | type[ScaleConv]
     ) -> tuple[nn.Module | None, str, float | None]:
         if (reason := refusal(conv)) is not None:
@@ -180,6 +194,19 @@ class Trial(TorchFunctionMode):
         step = Step(name, fate, before, after, residual)
         if step not in self.steps:  # a function may be called many times
             self.steps.append(step)
+
+
+class Copied(TensorModule):
+    """A layer of maps whose output is the same at every scale of a field."""
+
+    def __init__(self, layer: nn.Module, scales: int) -> None:
+        super().__init__()
+        self.layer, self.scales = layer, scales
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Turn the image [b, c, h, w] into a field [b, c', s, h', w']."""
+        maps: Tensor = self.layer(image)
+        return maps.unsqueeze(2).repeat(1, 1, self.scales, 1, 1)
 
 
 def leaves(network: nn.Module) -> list[nn.Module]:

@@ -31,7 +31,7 @@ class ScaleLift(FittedConv):
         stride: spatial stride, or (rows, columns); with "same" padding the output side is ceil(h / stride).
         padding: "same" (V // 2), "valid" (0) or a number of pixels, or (rows, columns), V being the basis' kernel size.
         padding_mode: "zeros", "circular", "reflect" or "replicate".
-        groups: the channels are split into so many groups, which do not see each other.
+        groups: the channels are split into this many groups, which do not see each other.
         bias: whether to add one number per output channel, shared by all scales and positions.
         algorithm: "auto" picks "dense", "separable" or "spectral" scale by scale, by the cost model of
             `sesn.algorithms`. On a GPU with Triton (extra `gpu`) there is "fused" as well.

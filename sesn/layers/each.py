@@ -14,10 +14,10 @@ from sesn.layers.typed import TensorModule
 class EachScale(TensorModule):
     """Apply a module for maps [b, c, h, w] to every scale of a field [b, c, s, h, w] by itself.
 
-    Pooling, upsampling, padding and normalisation of torch count axes from the front or take all but the first two for
-    space, so on a field they fail or, worse, treat the scales as pixels. Here the scales join the batch. A module that
-    commutes with scale on maps then commutes on fields. One with a spatial kernel, such as a convolution, does not: its
-    kernel has to grow with the scale, as that of `ScaleConv` does.
+    Pooling, upsampling, padding and normalisation of torch count axes from the front or take all axes but the first two
+    for space, so on a field they fail or, worse, treat the scales as pixels. Here the scales join the batch. A module
+    that commutes with scale on maps then commutes on fields. One with a spatial kernel, such as a convolution, does
+    not: its kernel has to grow with the scale, as that of `ScaleConv` does.
 
     Args:
         module: the module.

@@ -9,9 +9,10 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from sesn import _checks
-from sesn.basis import SteerableBasis, basis_a
+from sesn.basis import SteerableBasis, basis_a, window_boxes
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.steerable import SteerableConv, known_basis, per_scale
 from sesn.scales import ScaleGrid
@@ -78,9 +79,10 @@ class FittedConv(SteerableConv):
                 layer.bias.copy_(conv.bias)
         layer.weight.requires_grad_(conv.weight.requires_grad)
         if large(residual):
+            side = 2 * max(radii(conv)) + 1
             warnings.warn(
                 f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
-                f"{reference}; use complete_basis, or more functions",
+                f"{reference}; use complete_basis with kernel_size={side}, or more functions",
                 stacklevel=2,
             )
         return Fitted(layer.train(conv.training), residual)
@@ -90,9 +92,9 @@ def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> 
     """Make a basis that spans every kernel of one side at one scale of the grid.
 
     It is of type A, with as many functions as the kernel has pixels, on a box of its side at that scale, and on
-    boxes in proportion at the others. Of the grid only the ratios count: the sigmas are those that suit the side. With
-    wider ones the functions are hard to tell apart on the box, with narrower ones they vanish at its ends, and either
-    way the kernels of the other scales are not those of this one enlarged.
+    boxes in proportion at the others. Only the ratios of the grid count, and the sigmas are those that suit the side.
+    With wider ones the functions are hard to tell apart on the box, and with narrower ones they vanish at its ends.
+    Either way the kernels at the other scales would not be enlarged copies of those at this one.
 
     Args:
         grid: the scales, relative to each other.
@@ -116,7 +118,11 @@ def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> 
     suited = ScaleGrid(SUITED_SIGMA * math.sqrt(side) * sigma / unit for sigma in grid)
     # The rule of the paper for boxes, from the kernel's side up; a hair more, for ratios that are roots.
     largest = math.floor(side * grid.largest / unit + 1e-6)
-    return basis_a(suited, 2 * (largest // 2) + 1, side)
+    window = 2 * (largest // 2) + 1
+    rule = f"a scale at which kernels of side {side} are more than one pixel at the smallest scale"
+    wide = side == 1 or min(window_boxes(suited, window)) > 1
+    _checks.require(wide, "reference", reference, rule, "use a lower `reference` or a grid of closer scales")
+    return basis_a(suited, window, side)
 
 
 def scale_index(reference: Any, grid: ScaleGrid) -> int:
@@ -144,6 +150,8 @@ def known_conv(conv: Any) -> nn.Conv2d:
     """Return the convolution, or say why no steerable one computes the same."""
     if not isinstance(conv, nn.Conv2d):
         raise WrongTypeError(_checks.complaint("conv", conv, "an nn.Conv2d", "layers of other kinds have no kernels"))
+    if is_lazy(conv.weight):
+        raise UsageError(_checks.complaint("conv", conv, "initialised", "run it once on an image first"))
     if (reason := refusal(conv)) is not None:
         raise UsageError(f"`conv` (={conv!r}) cannot be converted: its {reason}; replace it by hand")
     return conv

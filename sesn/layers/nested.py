@@ -21,7 +21,7 @@ Size = tuple[int, int]
 
 
 class NestedReLU(TensorModule):
-    """A ReLU at every listed size up to the map's own, whose results are nested like rings of frequencies.
+    """A ReLU at every listed size up to the map's own, each of which gives one ring of frequencies of the output.
 
     At each size the map is cropped in frequency to what that size can hold, rectified and transformed back. Each
     frequency of the output comes from the smallest size that holds it. A map and its ideal downscaling to a listed size

@@ -27,8 +27,8 @@ Blocks = tuple[Block, ...]
 class BandlimitedReLU(TensorModule):
     """A ReLU at twice the resolution: interpolate to the half-pixel grid, rectify, low-pass, keep every second sample.
 
-    Rectifying makes frequencies beyond Nyquist, which alias and break scale equivariance; at twice the resolution most
-    of them lie below the fine Nyquist and are filtered out before sampling back.
+    Rectifying creates frequencies that the pixels cannot hold, which alias and break scale equivariance. At twice the
+    resolution most of them can be held, and they are filtered out before sampling back.
 
     Args:
         padding_mode: "zeros" uses a windowed sinc that ends at the border; "circular" is exact for periodic signals.

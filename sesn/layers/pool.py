@@ -57,12 +57,12 @@ class _FieldPool(SpatialWindow):
 
 
 class SpatialMaxPool(_FieldPool):
-    """Spatial max-pooling of a field with a window (1, p, p).
+    """Spatial max-pooling of a field, over squares of p x p pixels.
 
     Args:
         kernel_size: p.
-        stride: the step of the window; by default its side.
-        padding: pixels beyond the border that a window may cover; they never win.
+        stride: the distance between squares; by default p.
+        padding: pixels beyond the border that a square may cover; they are never the maximum.
 
     Raises:
         UsageError: a number breaks its rule.
@@ -76,12 +76,12 @@ class SpatialMaxPool(_FieldPool):
 
 
 class SpatialAvgPool(_FieldPool):
-    """Spatial average-pooling of a field with a window (1, p, p).
+    """Spatial average-pooling of a field, over squares of p x p pixels.
 
     Args:
         kernel_size: p.
-        stride: the step of the window; by default its side.
-        padding: pixels beyond the border that a window may cover; they count as zeros.
+        stride: the distance between squares; by default p.
+        padding: pixels beyond the border that a square may cover; they count as zeros.
 
     Raises:
         UsageError: a number breaks its rule.

@@ -31,7 +31,7 @@ class ScaleProjection(TensorModule):
     Args:
         reduce: "max", "mean", or "soft", the soft maximum log(mean(exp(sharpness f))) / sharpness.
         sharpness: of the soft maximum: towards 0 it is the mean, towards infinity the maximum.
-        taper: how many scales at each end count less, the outermost least; not of the maximum, which has no weights.
+        taper: how many scales at each end count less, the outermost least; not for the maximum, which has no weights.
         leave_out: how many scales at the small and at the large end do not count. The meter says how many at the large
             end interscale layers have spoilt.
 
@@ -128,7 +128,8 @@ class PartneredProjection(ScaleProjection):
     Args:
         grid: the field's scales.
         side: the shorter side of the fields that it is given for the largest images.
-        steps: by how many steps of the grid the smallest images are smaller. So many scales are left out at each size.
+        steps: by how many steps of the grid the smallest images are smaller. This many scales are left out at each
+            size.
         reduce, sharpness, taper: as in `ScaleProjection`.
         leave_out: scales that are left out in addition, as in `ScaleProjection`.
 

@@ -68,7 +68,7 @@ class ScaleDownsample(TensorModule):
     equivariance than it brings, since it blurs a small picture more than a large one. "bicubic" cuts off most sharply.
 
     Args:
-        factor: how many times as few pixels along rows and columns.
+        factor: how many times fewer pixels along rows and columns.
         mode: the filter: "bicubic", or "bilinear", a triangle of twice the factor.
 
     Raises:

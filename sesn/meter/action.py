@@ -186,7 +186,8 @@ def rescale(
     Args:
         image: [..., h, w].
         factor: s > 0; below 1 shrinks. Factor 1 returns the image itself.
-        resampler, ends, offset, canvas: as in `resampling_matrix`; past the ends "mean", the picture has its mean.
+        resampler, ends, offset, canvas: as in `resampling_matrix`; with `ends="mean"` the pixels past the border have
+            the picture's mean.
 
     Returns:
         [..., round(h s), round(w s)], or [..., h, w] if the canvas is kept, with the input's dtype and device.

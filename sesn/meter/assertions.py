@@ -102,10 +102,7 @@ def explain(
     module: nn.Module, images: Tensor, error: EquivarianceError, tolerance: float, *, absolute: bool = False
 ) -> str:
     """By how much a module misses a tolerance, where, and the likeliest causes with their remedies."""
-    delta, judged = middle(error.valid), middle(error.judged(absolute=absolute))
-    name = "Delta" if absolute else "relative Delta"
-    if not absolute and middle(error.relative) <= tolerance < judged:
-        name = "relative Delta of fine detail (the differences between neighbouring pixels)"
+    delta, (name, judged) = middle(error.valid), _exceeding(error, tolerance, absolute)
     verdict = f"median {name} {judged:.3g} over {error.valid.numel()} image(s) exceeds the tolerance {tolerance:.3g}"
     if math.isnan(delta):
         verdict = "no scale channel or no signal is left to compare"
@@ -123,6 +120,15 @@ def explain(
         heading = f"not equivariant under the {error.element}: {verdict}"
     causes = [f"  likely cause: {finding}" for finding in diagnose(module, images, error)[:3]]
     return "\n".join([heading, context, *_where(error), *causes])
+
+
+def _exceeding(error: EquivarianceError, tolerance: float, absolute: bool) -> tuple[str, float]:
+    """What is above the tolerance, by name: the relative Delta before that of fine detail, which is often larger."""
+    if absolute:
+        return "Delta", middle(error.judged(absolute=True))
+    if (relative := middle(error.relative)) > tolerance:
+        return "relative Delta", relative
+    return "relative Delta of fine detail (the differences between neighbouring pixels)", middle(error.judged())
 
 
 def _where(error: EquivarianceError) -> list[str]:

@@ -102,7 +102,7 @@ class EquivarianceError:
         ceiling_detail: `ceiling` of these differences.
         energy: the mean square of L_s Phi(f) over the valid channels.
         largest: the largest difference |L_s Phi(f) - Phi(L_s f)| of any number in the valid channels.
-        span: the range of L_s Phi(f) over the valid channels, its largest number less its smallest.
+        span: the range of L_s Phi(f) over the valid channels, its largest number minus its smallest.
         lost: scale channels lost to truncation of the scale axis.
         factor: the factor s that was applied, exactly.
         residual: how far ln(factor) is from the grid; above 0.02 the partners are only the nearest ones.

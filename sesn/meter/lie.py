@@ -84,7 +84,7 @@ def lie_error(
         fade: the part of the side, at each border, over which images fade to the mean colour of their border, so that
             the periodic Fourier interpolant meets no jump there. An object within the rest, on a uniform background,
             stays as it is; 0 leaves every image as it is.
-        resampler: as in `Meter`. "lanczos3" gives numbers a fourth to a third too small, since the slope of its
+        resampler: as in `Meter`. "lanczos3" gives numbers a quarter to a third too small, since the slope of its
             interpolant at a pixel is 17 % off.
         ends, crop, kind: as in `Meter`.
 

@@ -129,7 +129,8 @@ class Meter:
             exact = images.to(torch.float64)
             small = self.move(exact, factor)
             original = original or reading.read(module, exact)
-            return self._moved(module, exact, small, original, reading.call(module, small), factor)
+            direct = original.output if small is exact else reading.call(module, small)
+            return self._moved(module, exact, small, original, direct, factor)
 
     def measure(
         self,

@@ -104,9 +104,9 @@ def laid_out(output: Tensor, tokens: tuple[int, int]) -> Tensor | None:
 
 
 def square_grid(count: int) -> str:
-    """The square grid that so many tokens may lie on, with or without others before; an example if there is none."""
+    """The square grid that so many tokens may lie on, with or without others before; an empty text if there is none."""
     side = math.isqrt(count)
-    return f"{side}x{side}" if side and count - side * side <= MOST_APART else "14x14"
+    return f"{side}x{side}" if side and count - side * side <= MOST_APART else ""
 
 
 def listed(output: Any) -> str:

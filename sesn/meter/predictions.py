@@ -27,8 +27,9 @@ class Consistency:
 
     Attributes:
         by_factor: [factors, images]: 1 or 0 for a classifier, and for a segmenter the part of the pixels, inside the
-            crop, that are predicted alike.
-        chance: the same for the prediction of another image: what a network that always answers alike reaches, too.
+            crop, whose prediction is the same.
+        chance: the same for the prediction of another image; a network that always gives the same answer has 1 here,
+            too.
         kind: "invariant" for a classifier, "map" for a segmenter.
 
     Example:
@@ -103,7 +104,8 @@ class AsymmetryLoss:
 
     Attributes:
         loss: the mean cross-entropy over the elements of the group, the original images among them.
-        averaged: that of the mean of the scores over the same elements; never more, since cross-entropy is convex.
+        averaged: the cross-entropy of the mean of the scores over the same elements; never more than `loss`, since
+            cross-entropy is convex.
 
     Example:
         >>> sesn.AsymmetryLoss(loss=2.0, averaged=1.5).percent

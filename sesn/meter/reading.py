@@ -115,7 +115,9 @@ def _checked(output: Any, images: Tensor) -> Tensor:
     if shape[:1] != given[:1]:
         raise UsageError(f"{said} {shape} for {given[0]} images; the first axis must be the batch")
     if not bool(torch.isfinite(output).all()):
-        raise UsageError(f"{said} NaN or infinity for images of shape {given}; no Delta can be taken")
+        raise UsageError(
+            f"{said} NaN or infinity for images of shape {given}; no Delta can be taken: check its weights"
+        )
     return output.to(torch.float64, copy=True)  # it may use the tensor again
 
 
@@ -161,8 +163,13 @@ def output_grid(
         square = square_grid(output.shape[1])
         raise UndecidedError(
             f"the output {tuple(output.shape)} has three axes: for scales [b, c, s] give `grid=`, and for tokens "
-            f"[b, n, c] the grid that they lie on, `tokens=` of sesn.OutputOf, for example {square}",
-            tokens=[square],
+            "[b, n, c] the grid that they lie on, `tokens=` of sesn.OutputOf"
+            + (
+                f", for example {square}"
+                if square
+                else "; give a map [b, h, w] an axis of channels, as in output[:, None]"
+            ),
+            tokens=[square] if square else [],
         )
     if found is None:
         raise UsageError(

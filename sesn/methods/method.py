@@ -92,19 +92,20 @@ class Method:
     """One method: all that the experiments need to know about it.
 
     A layer for a step f has the scales that make f a step of its grid: 1 and f for filters that grow, 1/f, 1 and f for
-    methods that resize their input both ways. A step that a method cannot have is refused with `Inadmissible`.
+    methods that resize their input both ways. A step that a method does not support is refused with `Inadmissible`.
 
     Attributes:
         key: how everything else refers to it: small letters, digits and hyphens.
         label: its printed name; `label_on` gives the one of a table.
-        source: where it comes from, and how it meets changes of scale.
+        source: where it comes from, and how it handles changes of scale.
         colour: its colour in every figure, such as "#0282FF"; a spare one is taken if none is given.
         networks: by network, what makes it from keyword arguments: `recipe` and the options of `NETWORKS`. Either a
             skeleton over the method's parts, or any function that returns a module.
-        layer: makes the layer whose neighbouring scales are a step apart, from three colours to what the method hands
-            on; None keeps the method out of Table 1 and of the Delta sweeps.
+        layer: makes the layer whose neighbouring scales are a step apart, from images of three channels to the method's
+            output; None keeps the method out of Table 1 and of the Delta sweeps.
         between: makes the layer from field [b, c, s, h, w] to field, of eight channels and three scales, each twice the
-            one before; None if the method hands on no scales. One that has an interscale extent takes it as `extent`.
+            one before; None if its outputs have no axis of scales. One that has an interscale extent takes it as
+            `extent`.
         side: of the kernel of the plain convolution that the layer is compared with.
         resamples: what it resizes while it trains, if anything: its input, its filters, or the features between layers.
         ends: what its layers take to lie past the border: zeros, or the image again, as the Fourier transform does.

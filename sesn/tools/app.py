@@ -14,7 +14,7 @@ from sesn.tools.commands.compare import compare
 from sesn.tools.commands.metrics import metrics
 from sesn.tools.commands.profile import profile
 from sesn.tools.commands.tune import tune
-from sesn.tools.wording import speaking_options
+from sesn.tools.wording import flowing, speaking_options
 
 _EXPERIMENTS = harness_part("cli")
 _WITHOUT = "The paper's experiments (plan, run, report, ...) come with a clone of the repository."
@@ -46,6 +46,6 @@ def sesn(
 
 
 for _command in (check, compare, profile, causes, metrics, tune):
-    app.command()(speaking_options(_command))
+    app.command(help=flowing(_command))(speaking_options(_command))
 if _EXPERIMENTS is not None:
     app.add_typer(_EXPERIMENTS.commands)

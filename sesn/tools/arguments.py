@@ -281,15 +281,16 @@ def _fitted(
     downscales: Sequence[float] | None,
     usual: Sequence[float],
     meter: Meter,
-    target: Target | None = None,
 ) -> _Fitted:
     """Sizes that fit; what the network leaves no choice in is chosen among the options: its only output, its canvas."""
-    asked, target = context.params, target or _target(context.params)
+    asked, target = context.params, _target(context.params)
     module = target.build(asked["seed"])
     with _measuring(target, random_images(0, (1, *(shape or USUAL_SHAPES[0])))):
         try:
             sizes = fitting_sizes(module, shape, downscales, usual, meter)
         except UndecidedError as error:
+            if not error.choices:
+                raise
             first = {error.argument: error.choices[0]}
             if error.argument == "output" and len(error.choices) == 1:
                 asked.update(first)
@@ -297,7 +298,7 @@ def _fitted(
             raise UsageError(f"{error}: run {command_line(context, first)}") from error
     if sizes.fixed and "canvas" in asked and not _told(context, "canvas"):
         asked["canvas"] = "keep"
-        return _fitted(context, shape, downscales, usual, replace(meter, canvas="keep"), target)
+        sizes, meter = sizes._replace(fixed=False), replace(meter, canvas="keep")
     if isinstance(module, OutputOf) and module.tokens is not None:
         _check_tokens(context, module, sizes.shape)
     apart = module.apart if isinstance(module, OutputOf) else 0

@@ -20,7 +20,8 @@ With = Annotated[
 ]
 Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights to load, from safetensors or torch.save.")]
 OutputName = Annotated[
-    str | None, typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; dots lead to nested ones.")
+    str | None,
+    typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; write a.b for an output b inside a."),
 ]
 Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="Rows and columns that the output's tokens lie on.")]
 #: The same for several networks.
@@ -89,7 +90,7 @@ ResamplerName = Annotated[
     str, typer.Option(help="How to rescale: lanczos3, fourier (for circular padding), bicubic or legacy.")
 ]
 EndsName = Annotated[
-    str, typer.Option(help="What lies past the border: auto, zeros, inside, circular, reflection or mean.")
+    str, typer.Option(help="What to assume past the border: auto, zeros, inside, circular, reflection or mean.")
 ]
 CanvasName = Annotated[
     str,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import pickle
 import sys
 import warnings
 import zipfile
@@ -200,7 +199,7 @@ def _few(names: Sequence[str]) -> str:
 def _read_state(weights: Path, said: str) -> dict[str, Tensor]:
     """The tensors in a file by name; nothing in it is run."""
     if not weights.is_file():
-        raise UsageError(f"{said}: there is no such file")
+        raise UsageError(f"{said}: there is no such file; give the path from {Path.cwd()}")
     if weights.suffix == ".safetensors":
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -211,9 +210,10 @@ def _read_state(weights: Path, said: str) -> dict[str, Tensor]:
             raise UsageError(f"{said} is no file of safetensors: {error}") from error
     try:
         found = torch.load(weights, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except Exception as error:  # bytes that are no pickle may make the unpickler raise anything
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise UsageError(
-            f"{said} cannot be read as weights alone ({str(error).splitlines()[0]}); write them with "
+            f"{said} cannot be read as weights alone ({reason}); write them with "
             "torch.save(module.state_dict(), FILE) or as safetensors"
         ) from error
     if isinstance(found, dict):

@@ -38,6 +38,12 @@ def speaking_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def flowing(command: Callable[..., Any]) -> str:
+    """The docstring of a command as its help, with line breaks between paragraphs only."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 def in_options(message: str) -> str:
     """A message of the library as the command that runs now would put it; outside of a command as it is.
 

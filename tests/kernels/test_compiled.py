@@ -105,15 +105,18 @@ class Case(NamedTuple):
         )
 
 
-#: How products are computed; float64 for one size of blocks only.
-NUMBERS = [(torch.float32, False), (torch.float32, True), (torch.float16, False), (torch.float64, False)]
+#: How products are computed; float64 and bfloat16 for one size of blocks only.
+NUMBERS = [
+    *((torch.float32, False), (torch.float32, True), (torch.float16, False)),
+    *((torch.float64, False), (torch.bfloat16, False)),
+]
 
 
 def cases() -> list[Case]:
     """The convolution, its adjoint, its epilogue and the gradient of the weights, for blocks of both sizes."""
     found = []
     for capability, p in itertools.product((80, 90), (4, 8)):
-        for dtype, exact in NUMBERS[: 4 if p == 4 else 3]:
+        for dtype, exact in NUMBERS[: 5 if p == 4 else 3]:
             mixing = {"P": p, "Q": p, "BIAS": True, "RELU": False, "PROJECT": False, "ADJOINT": False}
             mixing |= launch.mix_tile(p, p, 64, dtype)._asdict()
             projecting = {"RELU": True, "PROJECT": True, **launch.mix_tile(p, p, 64, dtype, project=True)._asdict()}

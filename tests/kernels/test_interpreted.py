@@ -15,7 +15,7 @@ triton = pytest.importorskip("triton", reason="nox -s kernels installs Triton")
 
 from interpreting import geometry_of, tiled, tiles  # noqa: E402
 
-from sesn import ScaleConv, ScaleGrid, ScaleLift, basis_a, basis_b  # noqa: E402
+from sesn import ScaleConv, ScaleGrid, ScaleLift, UsageError, basis_a, basis_b  # noqa: E402
 from sesn.algorithms.fused import fused_convolution, launch, operators, trust  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("interpreter")
@@ -162,6 +162,15 @@ def test_autocast_decides_the_dtype() -> None:
     assert_near(out, layer(field).detach().double(), 5e-3)
     out.sum().backward()
     assert layer.weight.grad.dtype == torch.float32
+
+
+def test_bfloat16_which_the_interpreter_gets_wrong_is_refused() -> None:
+    layer = ScaleConv(2, 3, basis_a(ScaleGrid([0.9, 1.3]), 5, 2), algorithm="fused")
+    field = torch.randn(2, 2, 2, 9, 8)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(UsageError, match=r"interpreter .* bfloat16 wrong"):
+        layer(field)
+    with pytest.raises(UsageError, match=r"interpreter .* bfloat16 wrong"):
+        layer.bfloat16()(field.bfloat16())
 
 
 def test_no_number_of_an_index_overflows(interpreter: pytest.MonkeyPatch) -> None:

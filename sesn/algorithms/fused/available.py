@@ -41,6 +41,11 @@ def require_usable(field: Tensor) -> None:
             "use 'separable' or 'auto' there, or set TRITON_INTERPRET=1 before Triton is first used, "
             "which runs the kernels slowly on any device"
         )
+    if field.dtype == torch.bfloat16 and interpreted():
+        raise UsageError(
+            "`algorithm` (='fused') runs in Triton's interpreter here, and the interpreter computes bfloat16 wrong; "
+            "use float32 or float16, or another algorithm"
+        )
 
 
 def versions(device: torch.device) -> str:

@@ -23,7 +23,7 @@ def check(
         str | None,
         typer.Option(
             metavar="D,D,...",
-            help="How many times smaller to make images; 2 halves them, 0.5 doubles. By default 1.41,2 or near.",
+            help="How many times smaller to make images; 2 halves them, 0.5 doubles. By default 1.41,2 or near these.",
         ),
     ] = None,
     motion: options.Motion = None,
@@ -32,13 +32,17 @@ def check(
     images: options.ImageSet = options.USUAL_IMAGES,
     count: Annotated[
         int | None,
-        typer.Option(min=1, help="How many images. By default 16, for costly networks 8 or 4, or all if fewer."),
+        typer.Option(
+            min=1, help="How many images. By default 16 (8 or 4 for costly networks), or all if there are fewer."
+        ),
     ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
     std: options.Std = None,
     resampler: options.ResamplerName = "lanczos3",
-    kind: Annotated[str, typer.Option(help="How to read the output: auto, field, map, scale or invariant.")] = "auto",
+    kind: Annotated[
+        str, typer.Option(help="How to read the output: auto, field (with an axis of scales), map, scale or invariant.")
+    ] = "auto",
     crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
     ends: options.EndsName = "auto",
     canvas: options.CanvasName = "follow",
@@ -46,7 +50,10 @@ def check(
         str | None, typer.Option(metavar="S,S,...", help="The output's sigmas, if they are not the module's.")
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=1, help="Most weight draws to make. Drawing stops when the interval is narrow enough.")
+        int,
+        typer.Option(
+            min=1, help="Draw random weights at most this often, and stop once the interval is narrow enough."
+        ),
     ] = 1,
     tolerance: options.Tolerance = None,
     absolute: Annotated[
@@ -63,7 +70,7 @@ def check(
     Δ = ‖L_s Φ(f) − Φ(L_s f)‖² / ‖L_s Φ(f)‖² with s = 1/downscale. L_s may also be a shift or a rotation (--action).
     The module is put into eval mode.
 
-    The verdict is on Δ relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
+    The verdict is about Δ relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
     The exit status is 1 above the tolerance, 2 on bad usage and 70 after a bug.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):

@@ -40,13 +40,15 @@ def compare(
         str | None,
         typer.Option(
             metavar="D,D,...",
-            help="How many times smaller to make images; 2 halves them. By default 1.41,2,2.83,4 or near.",
+            help="How many times smaller to make images; 2 halves them. By default 1.41,2,2.83,4 or near these.",
         ),
     ] = None,
     images: options.ImageSet = options.USUAL_IMAGES,
     count: Annotated[
         int | None,
-        typer.Option(min=1, help="How many images. By default 16, for costly networks 8 or 4, or all if fewer."),
+        typer.Option(
+            min=1, help="How many images. By default 16 (8 or 4 for costly networks), or all if there are fewer."
+        ),
     ] = None,
     data: options.DataRoot = None,
     mean: options.Mean = None,
