@@ -161,8 +161,9 @@ def _mnist_cells(request: Request) -> Iterator[Draft]:
         if key != SESN_VECTOR.key or settings.resolution != RESOLUTION or (smoke and settings.augmented):
             continue
         shared = vars(settings) | {"recipe": "released"} | (SMOKE if smoke else {})
+        skip = f"the {request.budget} budget trains one realisation" if reason and not smoke else ""
         for basis in BASES:
-            yield key, BasisMNISTSettings(**shared, basis=basis), seed, "" if smoke else reason
+            yield key, BasisMNISTSettings(**shared, basis=basis), seed, skip
 
 
 def mnist_basis(cell: Cell, context: Context) -> list[Measurement]:

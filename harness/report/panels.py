@@ -77,7 +77,8 @@ def label_ends(axes: Any, ends: Iterable[tuple[float, str, str]]) -> None:
     """
     bottom, top = axes.get_ylim()
     low, high = math.log(bottom), math.log(top)
-    least = LEADING / (0.85 * 72 * axes.figure.get_figheight())
+    below_each_other = axes.get_subplotspec().get_gridspec().nrows
+    least = LEADING / (0.85 * 72 * axes.figure.get_figheight() / below_each_other)
     places: list[float] = []
     ordered = sorted(ends)
     for height, *_ in ordered:
