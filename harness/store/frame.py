@@ -39,29 +39,32 @@ def load(rows: Path, experiments: Iterable[str] | None = None) -> pd.DataFrame:
 def frame_of(entries: Sequence[StoredCell]) -> pd.DataFrame:
     """The same of entries at hand."""
     lines = [(entry, line) for entry in entries for line in entry.values or [_NOTHING]]
-    ids = {id(entry): entry.cell.id for entry in entries}
-    columns: dict[str, list[Any]] = {
-        "cell": [ids[id(entry)] for entry, _ in lines],
+    lengths = np.array([len(line.values) for _, line in lines], dtype=np.int64)
+    of_line = np.repeat(np.arange(len(lines)), lengths)
+    of_cell = np.repeat(np.arange(len(entries)), [len(entry.values) or 1 for entry in entries])[of_line]
+
+    by_cell: dict[str, list[Any]] = {"cell": [entry.cell.id for entry in entries]}
+    for name in ("experiment", "seed", "budget", "version"):
+        by_cell[name] = [getattr(entry.cell, name) for entry in entries]
+    by_cell |= {name: [entry.facts[name] for entry in entries] for name in FACTS}
+    by_line: dict[str, list[Any]] = {
         "method": [line.at.get("method", entry.cell.method) for entry, line in lines],
         "metric": [line.metric for _, line in lines],
         "unit": [METRICS.get(line.metric, "") for _, line in lines],
     }
-    for name in ("experiment", "seed", "budget", "version"):
-        columns[name] = [getattr(entry.cell, name) for entry, _ in lines]
-    columns |= {name: [entry.facts[name] for entry, _ in lines] for name in FACTS}
-    _warn_of_unknown("metric", set(columns["metric"]) - METRICS.keys() - {""})
-    _warn_of_unknown("method", set(columns["method"]) - METHODS.keys() - {""})
-    extra = dict.fromkeys(name for entry in entries for name in entry.cell.settings)
-    extra |= dict.fromkeys(name for _, line in lines for name in line.at if name != "method")
-    for name in extra:
-        # A coordinate of a setting's name wins: it says where in the cell the value was seen.
-        columns[name] = [line.at.get(name, entry.cell.settings.get(name)) for entry, line in lines]
-    lengths = np.array([len(line.values) for _, line in lines], dtype=np.int64)
-    of_line = np.repeat(np.arange(len(lines)), lengths)
-    frame = {name: _column(values, of_line) for name, values in columns.items()}
+    _warn_of_unknown("metric", set(by_line["metric"]) - METRICS.keys() - {""})
+    _warn_of_unknown("method", set(by_line["method"]) - METHODS.keys() - {""})
+    settings = dict.fromkeys(name for entry in entries for name in entry.cell.settings)
+    places = dict.fromkeys(name for _, line in lines for name in line.at if name != "method")
+    by_cell |= {name: [entry.cell.settings.get(name) for entry in entries] for name in settings if name not in places}
+    # A coordinate of a setting's name wins: it says where in the cell the value was seen.
+    by_line |= {name: [line.at.get(name, entry.cell.settings.get(name)) for entry, line in lines] for name in places}
+
+    frame = {name: _column(values, of_cell) for name, values in by_cell.items()}
+    frame |= {name: _column(values, of_line) for name, values in by_line.items()}
     frame["value"] = np.fromiter((value for _, line in lines for value in line.values), np.float64)
     frame["repeat"] = np.arange(len(of_line)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return pd.DataFrame({name: frame[name] for name in (*CORE, *extra)})
+    return pd.DataFrame({name: frame[name] for name in (*CORE, *(settings | places))})
 
 
 def _column(values: list[Any], index: np.ndarray) -> Any:

@@ -244,7 +244,10 @@ class _Parser:
 def line_of(number: int, raw: bytes) -> Line:
     """A line of a file, read or with the reason why it cannot be."""
     try:
-        fields = _decoder.decode(raw.decode())
+        text = raw.strip().decode()
+        fields, end = _decoder.raw_decode(text)
+        if end < len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
         check_fields(fields)
     except UNREADABLE as error:
         return Line(number, raw, {}, error)
