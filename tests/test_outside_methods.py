@@ -231,6 +231,34 @@ def test_methods_of_ones_own_are_listed_beside_the_others() -> None:
 # From the plan to the page
 
 
+def test_the_report_says_how_to_run_it_again_where_it_was_run(mine: Path, tmp_path: Path) -> None:
+    rows, out, home = tmp_path / "rows", tmp_path / "out", f"{mine}:MINE"
+    for named in ("cnn", home):
+        assert invoke("run", "parameters", "--methods", named, "--rows", rows).exit_code == 0
+    chosen = ("--rows", rows, "--out", out, "--causes", tmp_path / "none.json", "--methods", f"cnn,{home}")
+    assert invoke("report", *chosen).exit_code == 0
+    text = (out / "README.md").read_text(encoding="utf-8")
+    again = next(line for line in text.splitlines() if line.startswith("Regenerate") and "configuration-mnist" in line)
+    run = f"sesn run parameters --budget smoke --methods cnn,{home} --rows {rows}"
+    report = f"sesn report --only configuration-mnist --rows {rows} --out {out} --methods cnn,{home}"
+    assert again == f"Regenerate with `{run} && {report}`."
+
+
+def test_what_its_file_prints_is_kept_apart_from_json(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(mine.read_text(encoding="utf-8") + "\nprint('from the file')\n", encoding="utf-8")
+    for command in ("plan", "status"):
+        ended = invoke(command, "parameters", "--methods", f"{mine}:MINE", "--rows", tmp_path / "rows", "--json")
+        assert "experiments" in json.loads(ended.stdout)
+    assert "from the file" in invoke("plan", "parameters", "--methods", f"{mine}:MINE", "--json").stderr
+
+
+def test_a_method_without_a_source_has_a_dash(mine: Path) -> None:
+    told = invoke("methods", f"{mine}:MINE").stdout
+    (line,) = [line for line in told.splitlines() if "My Method" in line]
+    assert line.rstrip().endswith("—")
+    assert not re.search(r"\(\d+\)\s*$", told)
+
+
 @pytest.mark.slow
 def test_it_is_timed_trained_counted_tabled_and_drawn(mine: Path, tmp_path: Path) -> None:
     rows, out = tmp_path / "rows", tmp_path / "out"

@@ -89,7 +89,7 @@ def test_every_artefact_has_its_files(written: Path) -> None:
 
 
 def test_the_same_rows_give_the_same_bytes(written: Path) -> None:
-    files = report_files(material(written / "rows", CAUSES), written, written / "rows")
+    files = report_files(material(written / "rows", CAUSES, written), written, written / "rows")
     different = [name for name, content in files.items() if (written / name).read_bytes() != content]
     assert different == []
     assert len(files) > 50
@@ -159,12 +159,13 @@ def test_every_artefact_says_how_to_regenerate_it(written: Path) -> None:
     text = (written / "index.html").read_text(encoding="utf-8").replace("&amp;", "&")
     recipes = {(each.cell.experiment, each.cell.settings.get("recipe")) for each in synthetic.results()}
     released = {key for key, recipe in recipes if recipe == "released" and (key, "paper") not in recipes}
+    rows = f"--rows {written / 'rows'}"
     for one in SECTIONS:
         trained = {result.cell.method for result in synthetic.results() if result.cell.experiment in one.experiments}
         few = f" --methods {','.join(key for key in METHODS if key in trained)}" if one.budgets else ""
-        shown = {key: f"--budget lite{few}{' --recipe released' * (key in released)}" for key in one.experiments}
-        run = f"{one.run_with(shown)} && " if one.experiments else ""
-        assert f"<code>{run}sesn report --only {one.id}</code>" in text
+        words = {key: f"--budget lite{few}{' --recipe released' * (key in released)}" for key in one.experiments}
+        run = f"{one.run_with({key: f'{said} {rows}' for key, said in words.items()})} && " if one.experiments else ""
+        assert f"<code>{run}sesn report --only {one.id} {rows} --out {written}</code>" in text
 
 
 def test_the_command_of_another_folder_writes_its_file() -> None:
@@ -180,11 +181,16 @@ def test_the_command_names_the_budget_and_recipe_that_are_shown(tmp_path: Path) 
     trained = synthetic.rows(Cell("mnist-scale", 1, "smoke", "cnn", settings), [Measurement("test_error", (2.0,))])
     rows = synthetic.store(tmp_path / "rows", [*depth, *other, *trained])
     text = report_files(material(rows, tmp_path / "none.json"), tmp_path, rows)["README.md"].decode()
-    assert "Regenerate with `sesn run delta-depth --budget paper && sesn report --only delta-depth`" in text
-    commands = "sesn run delta-downscale --budget smoke && sesn run delta-interscale --budget lite && "
-    assert f"Regenerate with `{commands}sesn report --only figure-2`" in text
-    again = "sesn run mnist-scale --budget smoke --methods cnn --recipe released && sesn report --only mnist-scale"
-    assert f"`{again}`" in text
+    store = f"--rows {rows}"
+    again = f"sesn run delta-depth --budget paper {store} && sesn report --only delta-depth {store}"
+    assert f"Regenerate with `{again}`" in text
+    first, second = "sesn run delta-downscale --budget smoke", "sesn run delta-interscale --budget lite"
+    again = f"{first} {store} && {second} {store} && sesn report --only figure-2 {store}"
+    assert f"Regenerate with `{again}`" in text
+    again = (
+        f"sesn run mnist-scale --budget smoke --methods cnn --recipe released {store} && sesn report --only mnist-scale"
+    )
+    assert f"`{again} {store}`" in text
 
 
 def test_the_longest_training_is_shown_and_a_dash_says_what_is_missing(tmp_path: Path) -> None:
@@ -197,8 +203,9 @@ def test_the_longest_training_is_shown_and_a_dash_says_what_is_missing(tmp_path:
     assert re.search(r"\| SESN Vector \| [^|]* \| — ", published), "every method has its row, run or not"
     assert "not run" in published
     assert re.search(r"Not shown: \d+ cells of version 1, lite budget", published)
-    again = "sesn run mnist-scale --budget paper --methods cnn && sesn report --only mnist-scale`"
-    assert f"Regenerate with `{again}" in files["README.md"].decode()
+    store = f"--rows {rows}"
+    again = f"sesn run mnist-scale --budget paper --methods cnn {store} && sesn report --only mnist-scale {store}"
+    assert f"Regenerate with `{again}`" in files["README.md"].decode()
 
 
 def test_realisations_of_several_machines_stand_in_one_table_and_the_caption_names_the_machines(tmp_path: Path) -> None:

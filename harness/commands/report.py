@@ -6,6 +6,7 @@ import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,10 +112,12 @@ def _made(
     from harness.report.claims import with_results
     from harness.report.page import report_files
 
-    found = replace(material(rows, causes), methods=methods)
+    found = replace(material(rows, causes, out), methods=methods)
     _check_rows(found, rows, out)
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    if not len(found.rows):
+        console.print(f"note: nothing is stored in {rows} yet", style="yellow", highlight=False, soft_wrap=True)
     files = report_files(found, out, rows, only)
     readme = Path("README.md")
     own = (out.resolve(), rows.resolve()) == (OUT.resolve(), ROWS.resolve()) and only is None and not methods
@@ -145,8 +148,8 @@ def _check_rows(found: Material, rows: Path, out: Path) -> None:
     require(there, "rows", str(rows), rule, remedy)
 
 
-def material(rows: Path, causes: Path) -> Material:
-    """All that the report is made of, with what was odd about it."""
+def material(rows: Path, causes: Path, out: Path = OUT) -> Material:
+    """All that the report is made of, with what was odd about it and the options that name its folders."""
     from harness.experiments import EXPERIMENTS
     from harness.paper import published
     from harness.report.rendering import Material
@@ -157,7 +160,9 @@ def material(rows: Path, causes: Path) -> Material:
         frame = load(rows)
     steps, figures = _waterfall(causes)
     notes = tuple(dict.fromkeys(str(one.message) for one in odd))
-    return Material(frame, published(), EXPERIMENTS, steps, figures, notes, {"causes": causes})
+    store, place = f" --rows {quote(str(rows))}" * (rows != ROWS), f" --out {quote(str(out))}" * (out != OUT)
+    folders = (store, store + place)
+    return Material(frame, published(), EXPERIMENTS, steps, figures, notes, {"causes": causes}, folders=folders)
 
 
 def _waterfall(path: Path) -> tuple[Any, dict[str, Any]]:

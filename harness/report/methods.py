@@ -32,7 +32,7 @@ def methods_table(recipe: str = "paper") -> Table:
             table.add_section()
         cells = [_count(row, network, chosen, notes) for network in NETWORKS]
         label = Text.assemble(("●", row.colour), f" {row.label}")
-        source = _footnote(_origin(row), notes)
+        source = _footnote(_origin(row), notes) if row.source.citation else "—"
         table.add_row(row.key, label, *cells, source)
     table.caption = "\n".join(_numbered(notes))
     table.caption_justify = "left"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from harness.report.causes import causes_selection
 from harness.report.findings import WORDS
 from harness.report.select import Selection, cleaned, published_rows, reasons, select
 from harness.report.tables import Table
+from sesn._source import names_file
 from sesn.methods import HOMES, METHODS
 from sesn.tools.drawing import Drawing, Frame
 from sesn.tools.machine import machine_words
@@ -38,6 +40,7 @@ class Material:
         notes: what was odd about the rows when they were read.
         documents: where rows are that are not in the store, by experiment.
         methods: the keys of those that are shown; none: all.
+        folders: the options of `sesn run` and of `sesn report` that name folders; none: those of the repository.
     """
 
     rows: Any
@@ -48,6 +51,7 @@ class Material:
     notes: tuple[str, ...] = ()
     documents: Mapping[str, Path] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
+    folders: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -134,11 +138,13 @@ def _render(one: Artefact, selections: Selections, frame: Any, material: Materia
     own = [selections[key] for key in one.experiments]
     there = [chosen for chosen in own if not chosen.empty]
     notes = tuple(note for chosen in own for note in _notes(chosen))
-    run = one.run_with({chosen.experiment: _options(chosen, few=bool(one.budgets)) for chosen in there})
-    again = " && ".join(filter(None, (run, f"sesn report --only {one.id}")))
+    for_run, for_report = material.folders
+    few = bool(one.budgets) or any(names_file(HOMES.get(key, key)) for key in material.methods)
+    run = one.run_with({chosen.experiment: _options(chosen, one.budget, few=few) + for_run for chosen in own})
+    again = " && ".join(filter(None, (run, f"sesn report --only {one.id}{for_report}")))
     if material.methods and "method" in frame:
         frame = frame[frame["method"].isin(material.methods)]
-        again += f" --methods {','.join(HOMES.get(key, key) for key in material.methods)}"
+        again += f" --methods {_named(material.methods)}"
     if not len(frame):
         return Rendered(one, frame, (one.caption,), "", (), notes, (), again)
     captions = (one.caption, *one.notes, *one.extra(frame))
@@ -149,13 +155,18 @@ def _render(one: Artefact, selections: Selections, frame: Any, material: Materia
     return Rendered(one, frame, captions, provenance, facts, notes, tuple(one.says(frame)), again, drawing, table)
 
 
-def _options(chosen: Selection, *, few: bool) -> str:
+def _options(chosen: Selection, budget: Budget, *, few: bool) -> str:
     """What `sesn run` must be told to run the same cells; where few methods may have them, also which have."""
-    words = [f"--budget {chosen.facts['budget']}"] if "budget" in chosen.facts else []
-    if few:
-        there = set(chosen.rows["method"])
-        words.append(f"--methods {','.join(HOMES.get(key, key) for key in METHODS if key in there)}")
+    words = [f"--budget {chosen.facts.get('budget', budget)}"]
+    if few and not chosen.empty:
+        there = [key for key in METHODS if key in set(chosen.rows["method"])]
+        words += [f"--methods {_named(there)}"] if there else []
     return " ".join([*words, *(["--recipe released"] if chosen.facts.get("recipe") == "released" else [])])
+
+
+def _named(methods: Iterable[str]) -> str:
+    """As commands take them, wherever they come from."""
+    return shlex.quote(",".join(home if names_file(home := HOMES.get(key, key)) else key for key in methods))
 
 
 def _facts(chosen: Selection) -> dict[str, Any]:
