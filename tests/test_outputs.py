@@ -137,6 +137,30 @@ def test_a_dash_is_the_standard_output() -> None:
     assert not Path("-").exists()
 
 
+PRINTS = """
+from torch import nn
+
+print("from the file")
+
+class Prints(nn.Identity):
+    def forward(self, x):
+        print("from forward")
+        return x
+
+def build():
+    print("from the factory")
+    return Prints()
+"""
+
+
+def test_what_a_network_prints_is_kept_apart_from_the_data() -> None:
+    Path("prints.py").write_text(PRINTS, encoding="utf-8")
+    ran = sesn("check", "prints.py:build", *CHECK[2:], "--json", "-")
+    assert ran.status == 0, ran.err
+    assert json.loads(ran.out)["passes"]
+    assert {"from the file", "from the factory", "from forward"} <= set(ran.err.splitlines())
+
+
 KEYS = ("sesn", "format", "settings", "cell")
 DOCUMENTS = st.dictionaries(st.sampled_from(KEYS), st.integers())
 

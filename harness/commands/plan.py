@@ -23,7 +23,7 @@ def plan(
 
     A cell is one unit of work of an experiment, such as one network to train.
     """
-    with consoles(quiet=False) as (console, _):
+    with consoles(quiet=False, data_on_stdout=json) as (console, _):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where
         from harness.commands.overview import as_dict, print_plan
@@ -31,6 +31,6 @@ def plan(
         asked = Asked(choice, order)
         ledger = asked.ledger(Where("local", choice.jobs, choice.device))
         if json:
-            typer.echo(dumps(as_dict([ledger], cells=cells), indent=1))
+            console.data.write(dumps(as_dict([ledger], cells=cells), indent=1) + "\n")
         else:
             print_plan(ledger, asked, console, cells=cells, verbose=verbose)

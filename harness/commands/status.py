@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from json import dumps
 
-import typer
-
 from harness.commands import options
 from sesn.tools.consoles import consoles
 
@@ -13,7 +11,7 @@ from sesn.tools.consoles import consoles
 @options.with_choice
 def status(choice: options.Choice, verbose: options.Verbose = False, json: options.AsJson = False) -> None:
     """Show for each experiment what is done, what failed and why, what remains, and how long the rest will take."""
-    with consoles(quiet=False) as (console, _):
+    with consoles(quiet=False, data_on_stdout=json) as (console, _):
         from harness.commands.asked import Asked
         from harness.commands.engines import Where
         from harness.commands.overview import as_dict, print_status, running_as_dict
@@ -25,6 +23,6 @@ def status(choice: options.Choice, verbose: options.Verbose = False, json: optio
         shown = [ledger for ledger in ledgers if choice.budget or asked.has_rows(ledger)]
         if json:
             found = {**as_dict(shown, cells=False), "running": running_as_dict(choice.rows)}
-            typer.echo(dumps(found, indent=1))
+            console.data.write(dumps(found, indent=1) + "\n")
         else:
             print_status(shown, asked, console, verbose=verbose)

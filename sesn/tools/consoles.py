@@ -12,7 +12,7 @@ import threading
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from types import FrameType
 from typing import Any, TextIO, cast
 
@@ -142,7 +142,8 @@ def consoles(quiet: bool, data_on_stdout: bool = False) -> Iterator[tuple[Any, A
     """Where to print, and where to show progress (None if quiet); bad usage is said in one line, with status 2.
 
     What is printed is plain text, however much the name of a file looks like markup. Where the standard output is
-    for data, all words go to the standard error.
+    for data, all words go to the standard error, also what a user's own code prints. `data` of the first console is
+    where to write the data.
     """
     errors = _console(sys.stderr)
 
@@ -153,9 +154,11 @@ def consoles(quiet: bool, data_on_stdout: bool = False) -> Iterator[tuple[Any, A
         say(f"warning: {_one_line(message)}", "yellow")
 
     try:
-        with stoppable(), warnings.catch_warnings():
+        words = _console(sys.stderr if data_on_stdout else sys.stdout, quiet=quiet)
+        words.data = sys.stdout
+        apart = redirect_stdout(sys.stderr) if data_on_stdout else nullcontext()
+        with stoppable(), warnings.catch_warnings(), apart:
             warnings.showwarning = show
-            words = _console(sys.stderr if data_on_stdout else sys.stdout, quiet=quiet)
             yield words, None if quiet else errors
     except Stopped as stop:
         raise typer.Exit(stop.first().status) from None

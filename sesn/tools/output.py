@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -75,7 +74,7 @@ class OutputFiles:
         document |= {"sesn": version("sesn"), **provenance()}
         text = json.dumps(plain_values(document), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
         if self.json == STDOUT:
-            sys.stdout.write(text)
+            console.data.write(text)
         elif self.json is not None:
             with replacing(self.json) as partial:
                 partial.write_text(text, "utf-8")
