@@ -86,8 +86,12 @@ def test_a_run_of_nothing_says_so(selftest: pytest.MonkeyPatch, tmp_path: Path) 
     selftest.setenv("SELFTEST", cells({"plan": "no data"}))
     ended = invoke("run", "selftest", "--rows", tmp_path)
     assert ended.exit_code == 0, ended.output
-    assert "nothing is left to do" in ended.stdout
+    assert "nothing can be run here; 1 cell is skipped: no data; rows in" in ended.stdout
+    assert "sesn report" not in ended.stdout
     assert load(tmp_path)["reason"].tolist() == ["no data"]
+    planned = invoke("plan", "selftest", "--rows", tmp_path).stdout
+    assert "nothing can be run here, as all cells are skipped" in planned
+    assert "sesn report" not in planned
 
 
 def test_checkpoints_of_stored_cells_are_removed_by_the_next_run(selftest: pytest.MonkeyPatch, tmp_path: Path) -> None:

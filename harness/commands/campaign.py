@@ -130,6 +130,8 @@ class Campaign:
         told = f"{left.words}, as similar cells took" if left.seconds else "unknown, as no similar cell has finished"
         then = "; then the report is drawn" if draws else ""
         lines = [f"{count} cell{'s' * (count != 1)} to run, {jobs} at a time; time: {told}{then}"]
+        if begun := sum((self.scratch / name).is_dir() for name in self._waiting):
+            lines.append(f"{begun} of them {'goes' if begun == 1 else 'go'} on from where an earlier run stopped")
         if not draws:
             lines += [f"{key}, all cells: {told}" for key, told in shared(self._cells).items() if told]
         for line in lines:
@@ -187,7 +189,7 @@ class Campaign:
     def summary(self, seconds: float) -> str:
         """The last line."""
         if not self.counts:
-            return "nothing is left to do"
+            return self.ledger.nothing
         told = ", ".join(f"{self.counts[status]} {status}" for status in ("ok", "failed", "skipped"))
         total = sum(self.counts.values())
         return f"{total} cell{'s' * (total != 1)} in {spoken(seconds)}: {told}"

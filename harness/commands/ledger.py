@@ -158,6 +158,20 @@ class Ledger:
         """What a run would carry out."""
         return [one for one in self.standings if one.to_do]
 
+    @property
+    def all_skipped(self) -> bool:
+        """Whether nothing of it can be run."""
+        return all(one.state == "skipped" for one in self.standings)
+
+    @property
+    def nothing(self) -> str:
+        """Why there is nothing to do, in words."""
+        if not self.all_skipped:
+            return "nothing is left to do"
+        reasons = dict.fromkeys(one.reason for one in self.standings)
+        count = len(self.standings)
+        return f"nothing can be run here; {count} cell{'s are' if count != 1 else ' is'} skipped: {'; '.join(reasons)}"
+
     def experiments(self) -> dict[str, list[Planned]]:
         """The cells of each experiment."""
         groups: dict[str, list[Planned]] = {}

@@ -43,7 +43,7 @@ def print_plan(ledger: Ledger, asked: Asked, console: Console, *, cells: bool, v
     if ledger.to_do:
         order = () if asked.order == ORDERS[0] else ("--order", asked.order)
         say(console, f"Run them with `{asked.choice.command('run', *order)}`.")
-    else:
+    elif not ledger.all_skipped:
         print_next(console, asked.choice)
 
 
@@ -61,7 +61,7 @@ def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, v
     if active:
         say(console, "Run the same command again to see its progress.")
     elif not ledgers:
-        say(console, f"nothing is stored in {choice.rows} yet; `sesn plan` lists what can be run")
+        say(console, f"nothing is stored in {choice.rows.resolve()} yet; `sesn plan` lists what can be run")
     elif waiting:
         say(console, f"Run the rest with `{replace(choice, budget=waiting).command('run')}`.")
     else:
@@ -93,7 +93,7 @@ def print_next(console: Console, choice: Choice, failed: int = 0) -> None:
 
 def _print_overview(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, verbose: bool, every: bool) -> None:
     """A line for each experiment and budget; below, why cells failed or were left out, and what the estimate means."""
-    table = Table(box=None, padding=(0, 1))
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)  # narrow, so that 80 columns hold it whole
     for name in ("experiment", "budget"):
         table.add_column(name, no_wrap=True)
     for name in ("cells", *STATES, "time left"):
@@ -127,7 +127,8 @@ def _print_time(ledgers: Sequence[Ledger], console: Console) -> None:
     """How long it takes, in one line."""
     totals = {ledger.standings[0].cell.budget: ledger.left(ledger.to_do) for ledger in ledgers if ledger.to_do}
     if not totals:
-        say(console, "nothing is left to do")
+        skipped = all(ledger.all_skipped for ledger in ledgers)
+        say(console, "nothing can be run here, as all cells are skipped" if skipped else "nothing is left to do")
         return
     several = len(ledgers) > 1
     told = ", ".join(f"{budget} {left.words}" if several else left.words for budget, left in totals.items())

@@ -45,7 +45,8 @@ def run(
         folder = scratch or choice.rows / options.CHECKPOINTS
         place = Where(engine, choice.jobs, choice.device, threads, address, choice.data, folder)
         asked = Asked(choice, order)
-        failed = campaign(asked, place, console, errors, quiet=quiet).counts["failed"]
-        if not quiet:
+        ended = campaign(asked, place, console, errors, quiet=quiet)
+        failed = ended.counts["failed"]
+        if not quiet and not ended.ledger.all_skipped:
             print_next(console, choice, failed)
     raise typer.Exit(1 if failed else 0)

@@ -155,12 +155,17 @@ def _check_keywords(factory: Callable[..., Any], given: Mapping[str, Any], words
         signature.bind(**given)
     except TypeError as error:
         takes = ", ".join(str(one.replace(annotation=one.empty)) for one in signature.parameters.values()) or "none"
-        raise UsageError(f"{words}: {error}; it takes {takes}, and `with` gives one as in width=16") from error
+        open_ = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        named = [name for name, one in signature.parameters.items() if one.kind not in open_]
+        example = next((name for name in named if name not in given), "width") + "=16"
+        raise UsageError(f"{words}: {error}; it takes {takes}, and `with` gives one as in {example}") from error
 
 
 def _ready(built: Any, path: Path, words: str, weights: Path | None) -> nn.Module:
     if not isinstance(built, nn.Module):
-        raise UsageError(f"{words}: the factory returned a {type(built).__name__}; it must return a torch.nn.Module")
+        raise UsageError(
+            f"{words}: the factory returned an object of type {type(built).__name__}; it must return a torch.nn.Module"
+        )
     if weights is not None:
         load_weights(built, weights, words)
     with worded(f"{words}: putting the module into eval mode", path):
@@ -211,7 +216,8 @@ def _read_state(weights: Path, said: str) -> dict[str, Tensor]:
     try:
         found = torch.load(weights, map_location="cpu", weights_only=True)
     except Exception as error:  # bytes that are no pickle may make the unpickler raise anything
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        # The rest of what torch says is how to run the file, which must not be done.
+        reason = str(error).partition(". ")[0].partition("\n")[0] or type(error).__name__
         raise UsageError(
             f"{said} cannot be read as weights alone ({reason}); write them with "
             "torch.save(module.state_dict(), FILE) or as safetensors"

@@ -16,6 +16,7 @@ from sesn import Finding, diagnose
 from sesn.meter.action import GroupElement
 from sesn.tools.check import Checked
 from sesn.tools.machine import machine_line
+from sesn.tools.statistics import Summary
 
 #: Channel means that make Delta this many times smaller are worth a word: they inflate its denominator.
 HIDDEN = 5.0
@@ -62,13 +63,18 @@ def _decibels(value: float) -> str:
     return f"{value:.1f} dB" if math.isfinite(value) else "–"
 
 
+def _interval(values: Summary) -> str:
+    """From low to high; of one value there is none."""
+    return f"{number(values.low)} .. {number(values.high)}" if values.n > 1 else "–"
+
+
 #: The lines of the table: what they are called, and what they say of a result.
 LINES: dict[str, Callable[[Checked], str]] = {
     "relative Δ": lambda r: number(r.relative.median),
-    "  95 % interval": lambda r: f"{number(r.relative.low)} .. {number(r.relative.high)}",
+    "  95 % interval": lambda r: _interval(r.relative),
     "  of fine detail": lambda r: number(r.median("relative_detail")),
     "Δ median": lambda r: "at the floor" if r.at_floor else number(r.delta.median),
-    "  95 % interval of Δ": lambda r: f"{number(r.delta.low)} .. {number(r.delta.high)}",
+    "  95 % interval of Δ": lambda r: _interval(r.delta),
     "  95th percentile": lambda r: number(r.delta.p95),
     "  largest": lambda r: number(r.delta.max),
     "  in decibels": lambda r: _decibels(r.median("decibels")),
