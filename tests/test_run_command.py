@@ -313,3 +313,9 @@ def test_data_lists_what_is_found_and_what_stands_in(monkeypatch: pytest.MonkeyP
     ended = invoke("data")
     assert ended.exit_code == 0
     assert all(word in ended.stdout for word in ("mnist", "stl10", "embedded"))
+
+
+def test_data_names_the_folder_once_however_narrow_the_terminal(tmp_path: Path) -> None:
+    ended = invoke("data", "--data", tmp_path)
+    assert f"The folders are in {tmp_path}.\n" in ended.stdout
+    assert ended.stdout.count(str(tmp_path)) == 1

@@ -21,10 +21,13 @@ def data(
 ) -> None:
     """List the data sets that are available and what is used in place of the others. Download them on request."""
     with consoles(quiet=False) as (console, _):
-        from harness.commands.overview import data_table
+        from harness.commands.overview import data_folders, data_table
         from harness.data.sources import fetch as fetch_set
         from harness.data.sources import status as found
 
         for name in fetch or ():
             console.print(f"{name} is in {fetch_set(name, data)}", highlight=False, soft_wrap=True)
-        console.print(data_table(found(data)))
+        sets = found(data)
+        console.print(data_table(sets))
+        if folders := data_folders(sets):
+            console.print(folders, highlight=False, soft_wrap=True)

@@ -186,9 +186,15 @@ def _data(cell: Cell) -> tuple[str, str]:
 def data_table(sets: Sequence[DataSetStatus]) -> Table:
     """The data sets, where they are, and what is missing."""
     table = Table(box=None, padding=(0, 1))
-    for name in ("data set", "found", "images", "where", "remark"):
+    for name in ("data set", "found", "images", "folder", "remark"):
         table.add_column(name, justify="right" if name == "images" else "left", overflow="fold")
     for one in sets:
-        where = str(one.path) if one.path else "–"
-        table.add_row(one.name, "yes" if one.found else "no", str(one.images), where, one.remark)
+        folder = one.path.name if one.path else "–"
+        table.add_row(one.name, "yes" if one.found else "no", str(one.images), folder, one.remark)
     return table
+
+
+def data_folders(sets: Sequence[DataSetStatus]) -> str:
+    """Where the folders of the data sets are, in a line; nothing where no folder was named."""
+    parents = dict.fromkeys(str(one.path.parent) for one in sets if one.path)
+    return f"The folders are in {' and '.join(parents)}." if parents else ""

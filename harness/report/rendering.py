@@ -175,6 +175,8 @@ def _facts(chosen: Selection) -> dict[str, Any]:
     if chosen.seed:
         seeds = int(chosen.rows["seed"].nunique())
         facts["seeds"] = f"{seeds} {chosen.seed}{'s' if seeds > 1 else ''}"
+    if facts.get("epochs"):
+        facts["epochs"] = f"{facts['epochs']} epoch{'s' * (str(facts['epochs']) != '1')}"
     if facts.get("images") and facts.get("image_count"):
         facts["images"] = f"{facts['image_count']} images of {facts['images']}"
     return facts
