@@ -175,10 +175,10 @@ def test_the_dirichlet_matrix_is_the_closed_form(grid: int, lowest: int, highest
                 assert abs(value - closed) < 1e-9
 
 
-@pytest.mark.parametrize("side", [67, 47, 33])
+@pytest.mark.parametrize("side", [68, 67, 47, 34, 33])
 @pytest.mark.parametrize("made", [lambda: FourierLayer(2, 3, 28), NestedMaxPool], ids=["layer", "pool"])
 def test_fourier_layers_commute_with_ideal_downscaling(made: Callable[[], nn.Module], side: int) -> None:
-    """To every odd size; of an even one the resampler keeps half of a frequency that the layer drops."""
+    """To odd and even sizes."""
     torch.manual_seed(0)
     module, meter = made().double().eval(), Meter(resampler="fourier", crop=0, kind="map")
     pixels = 2 * side if isinstance(module, NestedMaxPool) else side  # pooling leaves half of them

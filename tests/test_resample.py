@@ -63,6 +63,25 @@ def test_any_factor_is_sampled_exactly_about_the_centre(size, factor, periods, p
     assert_same(matrix @ wave, expected)
 
 
+@given(half=st.integers(2, 20), more=st.integers(1, 20), phase=st.floats(0, 6))
+def test_fourier_drops_the_new_nyquist_frequency(half, more, phase):
+    """An even size sees that wave in one of its phases only, and so a part of it would commute with nothing."""
+    small, size = 2 * half, 2 * half + more
+    matrix, pixels = resampling_matrix(size, small / size, "fourier"), torch.arange(size, dtype=torch.float64)
+    at, below = ((2 * math.pi * waves * pixels / size + phase).cos() for waves in (half, half - 1))
+    assert_same(matrix @ at, torch.zeros(small, dtype=torch.float64))
+    assert_same((matrix @ below).square().mean(), torch.tensor(0.5, dtype=torch.float64))
+
+
+@given(half=st.integers(1, 20), factor=factors(1.01, 3.0))
+def test_fourier_keeps_the_old_one_when_it_enlarges(half, factor):
+    """Nothing is cut off there, so the pixels are still those of the result at their places."""
+    signs = (-1.0) ** torch.arange(2 * half, dtype=torch.float64)
+    enlarged = resampling_matrix(2 * half, factor, "fourier") @ signs
+    points = (torch.arange(len(enlarged), dtype=torch.float64) + 0.5 - len(enlarged) / 2) / factor + half - 0.5
+    assert_same(enlarged, (math.pi * points).cos())
+
+
 @given(size=SIZES, factor=factors(0.3, 3.0), resampler=ANY, ends=st.sampled_from(ENDS))
 def test_no_side_is_preferred(size, factor, resampler, ends):
     matrix = resampling_matrix(size, factor, resampler, ends)

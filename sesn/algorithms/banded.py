@@ -171,15 +171,16 @@ def _sum(pieces: list[tuple[Block, Tensor]], size: int) -> Tensor:
     return total
 
 
-def trigonometric_matrix(positions: Tensor, size: int, highest: int, exact: bool) -> Tensor:
-    """[positions, size]: at any positions, the interpolant of `size` periodic samples by waves up to the `highest`.
+def trigonometric_matrix(places: Tensor, size: int, highest: int, exact: bool) -> Tensor:
+    """[places, size]: the interpolant of `size` periodic samples by waves up to the `highest`, at any places.
 
-    If the highest lies `exact`ly at the cut-off it keeps its cosine only. Of cos(a - b) both terms are products of
-    matrices, so that nothing larger than the result is held.
+    Places count from the middle of the samples, where the angles of the waves and their rounding are smallest. If the
+    highest lies `exact`ly at the cut-off it keeps its cosine only. Of cos(a - b) both terms are products of matrices,
+    so that nothing larger than the result is held.
     """
-    numbers = partial(torch.arange, dtype=positions.dtype, device=positions.device)
+    numbers = partial(torch.arange, dtype=places.dtype, device=places.device)
     waves = numbers(highest + 1)
     single = (waves == 0) | (waves == highest) if exact else waves == 0
-    amplitude = torch.where(single, 1.0, 2.0).to(positions.dtype)
-    there, here = (torch.outer(x, 2 * math.pi / size * waves) for x in (positions, numbers(size)))
+    amplitude = torch.where(single, 1.0, 2.0).to(places.dtype)
+    there, here = (torch.outer(x, 2 * math.pi / size * waves) for x in (places, numbers(size) - (size - 1) / 2))
     return ((there.cos() * amplitude) @ here.cos().t() + (there.sin() * amplitude) @ here.sin().t()) / size

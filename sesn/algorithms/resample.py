@@ -11,7 +11,7 @@ It may also be mirrored there, or have its mean. On a canvas that is kept M = N,
 | name      | kernel                                                              |
 |-----------|---------------------------------------------------------------------|
 | lanczos3  | Lanczos with three lobes, stretched by 1/s when shrinking            |
-| fourier   | the trigonometric interpolant, cut off at the new Nyquist frequency; periodic by nature |
+| fourier   | the trigonometric interpolant, of waves below the new Nyquist frequency; periodic by nature |
 | bicubic   | Keys' cubic with a = -1/2, stretched by 1/s when shrinking (Pillow's resize)  |
 | legacy    | Keys' cubic with a = -3/4, not stretched: aliases when shrinking (torch's default bicubic) |
 """
@@ -110,12 +110,13 @@ def resampler_line(
     if resampler == "fourier" or ends in ("circular", "reflection") or factor == 1:
         return None
     reach = math.ceil(_KERNELS[resampler][1] * _stretch(resampler, factor)) + 1
-    return Line(_position(0, size, factor, resampled_size(size, factor)) + offset, 1 / factor, reach)
+    first = _from_middle(0, factor, resampled_size(size, factor)) + (size - 1) / 2
+    return Line(first + offset, 1 / factor, reach)
 
 
-def _position(output: Any, size: int, factor: float, outputs: int) -> Any:
-    """x_i: where in the source one of the outputs lies, or all of them in a tensor."""
-    return (output + 0.5 - outputs / 2) / factor + size / 2 - 0.5
+def _from_middle(output: Any, factor: float, outputs: int) -> Any:
+    """x_i - (N - 1)/2: how far from the middle of the source one of the outputs lies, or all of them in a tensor."""
+    return (output + 0.5 - outputs / 2) / factor
 
 
 def _stretch(resampler: Resampler, factor: float) -> float:
@@ -129,12 +130,12 @@ def _kept(*what: Any) -> Tensor:
 
 
 def _matrix(size: int, factor: float, resampler: Resampler, ends: Ends, offset: float, outputs: int) -> Tensor:
-    positions = _position(torch.arange(outputs, dtype=torch.float64), size, factor, outputs) + offset
+    places = _from_middle(torch.arange(outputs, dtype=torch.float64), factor, outputs) + offset
     if resampler == "fourier":
-        return _fourier(positions, size, factor)
+        return _fourier(places, size, factor)
     kernel, radius = _KERNELS[resampler]
     stretch = _stretch(resampler, factor)
-    return _local(positions, size, kernel, radius * stretch, stretch, ends)
+    return _local(places + (size - 1) / 2, size, kernel, radius * stretch, stretch, ends)
 
 
 def _local(
@@ -173,14 +174,15 @@ def _taps(
     return index % size, weights
 
 
-def _fourier(positions: Tensor, size: int, factor: float) -> Tensor:
-    """The trigonometric interpolant of the samples, without what lies beyond the new Nyquist frequency.
+def _fourier(places: Tensor, size: int, factor: float) -> Tensor:
+    """The trigonometric interpolant of the samples, without what lies at the new Nyquist frequency or beyond.
 
-    The frequency at the cut-off itself, if there is one, keeps its cosine only: half of each of the two exponentials.
+    Of a wave at the Nyquist frequency an even number of pixels sees one phase only. Of the samples' own, where nothing
+    is cut off, that phase is kept. Of a smaller size's none is, since a layer could not tell what the other one was.
     """
-    cutoff = size * min(1.0, factor) / 2
-    highest = math.floor(cutoff + 1e-9)
-    return trigonometric_matrix(positions, size, highest, exact=highest > 0 and abs(highest - cutoff) < 1e-9)
+    if factor >= 1:
+        return trigonometric_matrix(places, size, size // 2, exact=size % 2 == 0)
+    return trigonometric_matrix(places, size, math.ceil(size * factor / 2 - 1e-9) - 1, exact=False)
 
 
 def _lanczos3(x: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class NestedReLU(TensorModule):
             not listed, 1 is less exact than `BandlimitedReLU`, and 2 is not. With 2 or more, each size is rectified on
             a grid with at least this many points for every pixel, whose side is a whole multiple of the largest size.
             The layer then commutes exactly with translations of maps of the largest size by whole pixels, and nearly
-            with all others.
+            with all others. A map of a size that is not listed is rectified at its own size just as finely.
         nonlinearity: any pointwise function or module of a tensor [..., h, w].
 
     Raises:
@@ -127,12 +127,18 @@ class NestedReLU(TensorModule):
         return along_both(rows.analysis, columns.analysis, self.nonlinearity(values))
 
     def _grid(self, size: Size) -> Size:
-        """The points at which a size is rectified; for maps of all sizes the same if it is listed."""
-        rows, columns = (self.oversample * side for side in size)
-        if self.oversample == 1 or size not in self.sizes:
-            return rows, columns
-        height, width = self.sizes[-1]
-        return height * math.ceil(rows / height), width * math.ceil(columns / width)
+        """The points at which a size is rectified: a multiple of the largest listed size or, if not listed, of its own.
+
+        A map of a size that is not listed is rectified as finely as the largest one, or it would alias more than that.
+        """
+        if self.oversample == 1:
+            return size
+        pairs = list(zip(size, self.sizes[-1], strict=True))
+        if size in self.sizes:
+            rows, columns = (largest * math.ceil(self.oversample * side / largest) for side, largest in pairs)
+        else:
+            rows, columns = (side * math.ceil(self.oversample * max(side, largest) / side) for side, largest in pairs)
+        return rows, columns
 
     def _waves(self, points: int, count: int, like: Tensor) -> _Waves:
         return self._store.get((points, count), like, partial(_sampled, points, count, like))
@@ -149,7 +155,7 @@ def _sampled(points: int, count: int, like: Tensor) -> _Waves:
     """The mean, then sine and cosine of 1, 2, .. periods, at the middles of so many equal parts of the map.
 
     In this order the waves that a smaller size holds come first. The middles are where the resampler puts pixels. An
-    even count ends with the one phase that they see of the Nyquist frequency, of which the resampler keeps half.
+    even count ends with the one phase that they see of the Nyquist frequency.
     """
     numbers = partial(torch.arange, device=like.device)
     turns = torch.outer(2 * numbers(points) + 1, numbers(count // 2 + 1)) % (2 * points)

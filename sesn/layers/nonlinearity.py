@@ -80,7 +80,7 @@ def _two_rates(size: int, padding_mode: PaddingMode, like: Tensor) -> tuple[Bloc
     pixel = torch.arange(size, dtype=torch.float64, device=like.device)
     fine = torch.arange(2 * size, dtype=torch.float64, device=like.device) / 2
     if padding_mode == "circular":
-        up = trigonometric_matrix(fine, size, size // 2, exact=size % 2 == 0)
+        up = trigonometric_matrix(fine - (size - 1) / 2, size, size // 2, exact=size % 2 == 0)
     else:
         up = _windowed_sinc(fine[:, None] - pixel[None, :])
     down = up.t() / 2
