@@ -73,6 +73,22 @@ def test_what_has_no_value_says_why():
     assert found["Lie error"].reason == ""
 
 
+@pytest.mark.parametrize(("bias", "words"), [(0.0, "the output is zero"), (1.0, "the output is constant over space")])
+def test_an_output_that_shows_nothing_has_dashes_with_the_reason(bias: float, words: str) -> None:
+    network = cnn()
+    nn.init.zeros_(network.weight)  # type: ignore[arg-type]
+    nn.init.constant_(network.bias, bias)  # type: ignore[arg-type]
+    found = {one.definition.name: one for one in metrics(network, IMAGES, 0.5)}
+    assert words in found["relative Δ"].reason
+    for one in found.values():
+        assert (written(one) == "–") == math.isnan(one.value) == bool(one.reason)
+
+
+def test_without_an_error_the_decibels_are_infinite() -> None:
+    found = {one.definition.name: written(one) for one in metrics(nn.Identity(), IMAGES, 0.5)}
+    assert found["signal to error"] == found["PSNR"] == "∞ dB"
+
+
 def test_every_definition_is_told_in_whole_sentences():
     for definition, _ in DEFINITIONS:
         assert definition.better in ("less", "more")

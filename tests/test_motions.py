@@ -215,7 +215,9 @@ def test_scores_are_held_against_what_the_pair_says_of_them():
     images, double = random_images(0, (3, 1, 32, 32)), Transform(lambda x: 2 * x, lambda y: 4 * y, "double")
     energy = Does(lambda x: x.square().mean((2, 3)))
     assert equivariance_error(energy, images, double).valid.max() < ROUNDING
-    assert equivariance_error(energy, images, Transform(lambda x: 2 * x)).valid.min() > 0.1
+    unnamed = equivariance_error(energy, images, Transform(lambda x: 2 * x))
+    assert unnamed.valid.min() > 0.1
+    assert str(unnamed.element) == "transform of your own"
 
 
 # --- what is said of it

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from harness.report.delta import NAMES
+from harness.report.delta import NAMES, PERIODIC
 from harness.report.findings import between, listed, sentence
 from harness.report.select import Selection, where
 from harness.report.summaries import SUMMARY, medians, summarised
@@ -18,13 +18,15 @@ from harness.report.tables import Table, TableEntry, absent, numeric
 class Goal(NamedTuple):
     """The mean Delta over images and weight draws that a network with wide windows should not exceed.
 
-    `layers` at one step of the grid, or one layer at every downscale up to `downscale`. The border counts.
+    `layers` at one step of the grid, or one layer at every downscale up to `downscale`. The border counts, where maps
+    have one.
     """
 
     nonlinearity: str
     layers: int
     downscale: float
     limit: float
+    window: str = "wide"
 
     @property
     def is_depth(self) -> bool:
@@ -38,7 +40,8 @@ class Goal(NamedTuple):
         depth = f"{self.layers} layers" if self.layers > 1 else "one layer"
         if self.downscale > 2:
             return f"{depth} of 13 scales, {kind}, up to {self.downscale:.3g}×"
-        return f"{depth}, {kind}, {self.downscale:.3g}×"
+        maps = ", periodic maps" if self.window == PERIODIC else ""
+        return f"{depth}, {kind}, {self.downscale:.3g}×{maps}"
 
 
 STEP = math.sqrt(2)
@@ -48,8 +51,9 @@ GOALS = (
     Goal("linear", 50, STEP, 5e-5),
     Goal("relu", 50, STEP, 2e-2),
     Goal("bandlimited", 50, STEP, 5e-3),
+    Goal("nested", 50, STEP, 1e-8, PERIODIC),
 )
-COLUMNS = ["goal", "nonlinearity", "layers", "downscale", "limit", *SUMMARY, "inside", "linear", "floor", "met"]
+COLUMNS = ["goal", *Goal._fields, *SUMMARY, "inside", "linear", "floor", "met"]
 #: A cause explains a Delta if what is left without it is at most this part.
 EXPLAINED = 0.5
 
@@ -85,7 +89,7 @@ def _line(goal: Goal, selections: Mapping[str, Selection]) -> dict[str, Any] | N
 def _rows(goal: Goal, selections: Mapping[str, Selection], metric: str, nonlinearity: str) -> Any:
     """The rows of a metric at every place that the goal is about."""
     rows = selections["delta-depth" if goal.is_depth else "delta-downscale"].metric(metric)
-    rows = where(rows, window="wide", nonlinearity=nonlinearity)
+    rows = where(rows, window=goal.window, nonlinearity=nonlinearity)
     if not len(rows):
         return rows.assign(place=())
     if goal.is_depth:

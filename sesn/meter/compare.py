@@ -393,4 +393,7 @@ def _chance(ceiling: Tensor | None) -> float:
 
 def middle(values: Tensor) -> float:
     """The median, the mean of the two middle values of an even number; NaN if any value is."""
-    return float(values.quantile(0.5)) if values.numel() else math.nan
+    if not values.numel():
+        return math.nan
+    found = float(values.quantile(0.5))  # torch takes the mean of two infinite values for no number
+    return float(values.quantile(0.5, interpolation="higher")) if math.isnan(found) else found

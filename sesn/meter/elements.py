@@ -122,7 +122,7 @@ class Transform(GroupElement):
 
     images: Callable[[Tensor], Tensor]
     outputs: Callable[[Tensor], Tensor] | None = None
-    name: str = "transform"
+    name: str = "of your own"
 
     scale = 1.0
 

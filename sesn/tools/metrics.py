@@ -28,7 +28,7 @@ from sesn import (
 from sesn.errors import UsageError
 from sesn.meter.compare import middle
 from sesn.meter.elements import Element
-from sesn.tools.verdict import number
+from sesn.tools.verdict import decibels, number
 
 DEFAULT = Meter()
 
@@ -249,9 +249,19 @@ def metrics(module: nn.Module, images: Tensor, factor: float, meter: Meter = DEF
 
 def _measured(case: Case, definition: Definition, take: Callable[[Case], float]) -> Metric:
     try:
-        return Metric(definition, take(case))
+        value = take(case)
     except UsageError as refusal:
         return Metric(definition, math.nan, str(refusal))
+    return Metric(definition, value, _silence(case.error) if math.isnan(value) else "")
+
+
+def _silence(error: EquivarianceError) -> str:
+    """Why a ratio of an error has no value."""
+    if (error.energy == 0).any():
+        return "the output is zero, and there is nothing to divide by"
+    if error.valid.isnan().any():
+        return f"no scale channel is left to compare ({error.lost} lost)"
+    return error.empty() or "what it divides by is zero"
 
 
 def _with_space(case: Case, value: float) -> float:
@@ -263,10 +273,9 @@ def _with_space(case: Case, value: float) -> float:
 def written(metric: Metric) -> str:
     """The value with its unit; a dash if there is none."""
     value, unit = metric.value, metric.definition.unit
-    if math.isnan(value):
-        return "–"
-    shown = {"dB": f"{value:.1f} dB", "%": f"{value:.3g} %"}
-    return shown.get(unit) or number(value)
+    if unit == "%" and not math.isnan(value):
+        return f"{value:.3g} %"
+    return decibels(value) if unit == "dB" else number(value)
 
 
 def say(console: Console, found: Sequence[Metric], title: str) -> None:

@@ -59,8 +59,9 @@ def passes(result: Checked, tolerance: float | None, absolute: bool = False) -> 
     )
 
 
-def _decibels(value: float) -> str:
-    return f"{value:.1f} dB" if math.isfinite(value) else "–"
+def decibels(value: float) -> str:
+    """With one decimal; infinite where there is no error, and a dash for what could not be measured."""
+    return "–" if math.isnan(value) else "∞ dB" if value == math.inf else f"{value:.1f} dB"
 
 
 def _interval(values: Summary) -> str:
@@ -77,8 +78,8 @@ LINES: dict[str, Callable[[Checked], str]] = {
     "  95 % interval of Δ": lambda r: _interval(r.delta),
     "  95th percentile": lambda r: number(r.delta.p95),
     "  largest": lambda r: number(r.delta.max),
-    "  in decibels": lambda r: _decibels(r.median("decibels")),
-    "  PSNR of the map": lambda r: _decibels(r.median("psnr_of_map")),
+    "  in decibels": lambda r: decibels(r.median("decibels")),
+    "  PSNR of the map": lambda r: decibels(r.median("psnr_of_map")),
     "Δ of all channels": lambda r: number(r.median("all")),
     "Δ without means": lambda r: number(r.median("centred")),
     "floor of the probe": lambda r: number(r.median("floor")),
