@@ -79,6 +79,8 @@ def test_no_channel_left_to_compare_is_no_pass(check: Check) -> None:
         ("constant_map", "the output is constant over space"),
         ("constant_scores", "the output does not depend on the image (unrelated images differ by 0)"),
         ("hardly", "the output does not depend on the image"),
+        ("mean_scores", "the output is the same for unrelated images of one size, mean and spectrum"),
+        ("Contrast", "the output is the same for unrelated images of one size, mean and spectrum"),
     ],
 )
 def test_an_output_that_says_nothing_of_the_image_is_no_pass(check: Check, name: str, why: str) -> None:
@@ -265,7 +267,7 @@ MODULES = {
     "lost_key": "the module rejected images of shape (3, 1, 64, 64): KeyError: 'weights'",
     "raises": "`networks.py:raises`: the factory failed: KeyError: 'weights.pt' (networks.py, line ",
     "leaves": "the factory failed: SystemExit: 3",
-    "returns_none": "the factory returned a NoneType; it must return a torch.nn.Module",
+    "returns_none": "the factory returned an object of type NoneType; it must return a torch.nn.Module",
     "number": "`number` is of type int; name a torch.nn.Module or a function that returns one",
     "nothing": "networks.py has no name `nothing`",
     "networks.py": "must be FILE.py:NAME, package.module:NAME or timm:NAME and the like",

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sesn import Meter
 from sesn.errors import UsageError
-from sesn.meter.compare import Branches
+from sesn.meter.branches import Branches
 from sesn.meter.reading import FEWEST_PIXELS, Reading, RejectedError, call
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, random_images
