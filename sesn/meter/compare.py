@@ -63,8 +63,8 @@ class EquivarianceError:
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
         measured: layers that do not say how far they look; the crop was chosen by gradients because of them.
         rounding: by how much the rounding of the images changes an output that is very small; 0 for any other.
-        told_apart: by how much Phi of the unrelated image differs from Phi(L_s f), of the same mean and spectrum; infinite
-            where it was not measured.
+        told_apart: by how much Phi of the unrelated image differs from Phi(L_s f), of the same mean and spectrum;
+            infinite where it was not measured.
         element: what was done to the images: a scaling, a shift, a rotation or a pair of functions.
         meter: how it was measured; None where two outputs were compared that no meter made.
 
