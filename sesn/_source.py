@@ -118,7 +118,10 @@ def worded(what: str, path: Path | None = None) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, UsageError) and str(error).startswith(what):  # worded already
             raise
-        raise UsageError(f"{what} failed: {type(error).__name__}: {error}{line_of(error, path)}") from error
+        said = f"{type(error).__name__}: {error}"
+        if not isinstance(error, ModuleNotFoundError) and (package := missing_package(error)):  # whose words are short
+            said = f"the package {package} is not there; install it, for example with python -m pip install {package}"
+        raise UsageError(f"{what} failed: {said}{line_of(error, path)}") from error
 
 
 def line_of(error: BaseException | None, path: Path | None = None) -> str:

@@ -79,6 +79,8 @@ def test_no_channel_left_to_compare_is_no_pass(check: Check) -> None:
         ("constant_map", "the output is constant over space"),
         ("constant_scores", "the output does not depend on the image (unrelated images differ by 0)"),
         ("hardly", "the output does not depend on the image"),
+        ("mean_scores", "the output is the same for unrelated images of one size, mean and spectrum"),
+        ("Contrast", "the output is the same for unrelated images of one size, mean and spectrum"),
     ],
 )
 def test_an_output_that_says_nothing_of_the_image_is_no_pass(check: Check, name: str, why: str) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sesn import EquivarianceError, ScaleGrid, ScaleLift, assert_equivariant, basis_a, equivariance_error
-from sesn.meter.compare import HARDLY, INDEPENDENT, middle, scrambled
+from sesn.meter.branches import scrambled
+from sesn.meter.compare import HARDLY, INDEPENDENT, middle
 from sesn.meter.reading import RejectedError
 from sesn.strategies import images
 from sesn.tools.images import random_images

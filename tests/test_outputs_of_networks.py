@@ -40,9 +40,9 @@ class Only(Several):
         return {"maps": [self.conv(x)], "loss": None}
 
 class Tokens(nn.Module):
-    def __init__(self, first=1):
+    def __init__(self, first=1, side=4):
         super().__init__()
-        self.patch, self.mix = nn.Conv2d(1, 4, 4, 4), nn.Linear(4, 4)
+        self.patch, self.mix = nn.Conv2d(1, 4, side, side), nn.Linear(4, 4)
         self.first = nn.Parameter(torch.ones(1, first, 4))
 
     def forward(self, x):
@@ -188,6 +188,17 @@ def test_what_is_not_there_is_answered_with_what_is(sesn: Sesn, words: str) -> N
     assert result.exit_code == 2, result.output
     assert REFUSED[words] in said(result)
     assert "Traceback" not in result.output
+
+
+@pytest.mark.usefixtures("sesn")
+def test_the_grid_that_is_proposed_is_that_of_the_size_that_will_be_chosen() -> None:
+    words = ["check", "networks.py:Tokens", "--with", "side=14"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2, result.output
+    assert "6x6" not in said(result)
+    proposed = said(result).rpartition(": run sesn ")[2].split()
+    assert proposed == [*words, "--tokens", "8x8"]
+    assert CliRunner().invoke(app, proposed).exit_code == 0
 
 
 def test_in_python_the_message_names_the_wrapper() -> None:

@@ -49,6 +49,9 @@ class UNet(nn.Module):
             x = layer(x + skip)
         return x
 
+def shrinking():  # no pixel is left of a small image
+    return nn.Sequential(*(nn.Conv2d(3, 3, 3, 2) for _ in range(4)), nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1))
+
 def scores():
     return nn.Sequential(encoder(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
@@ -89,6 +92,7 @@ CHOSEN = {
     "encoder": ("3x128x128", "1.33333,2", 32),
     "UNet": ("3x96x96", "1.33333,2", 8),
     "scores": ("3x96x96", "1.33333,2", 8),
+    "shrinking": ("3x192x192", "1.33333,2", 16),
 }
 
 

@@ -37,6 +37,15 @@ def downloads(pretrained=True):
         raise OSError("the network is down")
     return build()
 
+def backbone(weights_backbone="imagenet"):
+    return downloads(weights_backbone is not None)
+
+def random_weights(pretrained=False):
+    raise OSError("the network is down")
+
+def optional():
+    raise ImportError("No module named 'einops'. Traceback: of another package")
+
 class Lacks(nn.Module):
     def forward(self, images):
         raise ImportError("from far_off import all (No module named 'far_off'). Original traceback: and so on")
@@ -118,8 +127,8 @@ def test_weights_come_from_a_file(sesn: Sesn, tmp_path: Path, ending: str) -> No
 
 
 REFUSED = {
-    "zoo_of_tests.inner:lost": "zoo_of_tests.inner has no name `lost`; it has build, needs, downloads, Lacks, instance",
-    "networks.py:biuld": "networks.py has no name `biuld`; it has build, needs, downloads, Lacks, instance",
+    "zoo_of_tests.inner:lost": "zoo_of_tests.inner has no name `lost`; it has build, needs, downloads, ",
+    "networks.py:biuld": "networks.py has no name `biuld`; it has build, needs, downloads, ",
     "torch.nn:Conv": "torch.nn has no name `Conv`; it has Conv3d, Conv2d, Conv1d, ",
     "weights.pt": "`weights.pt` is named like a file of weights: name the network that they are for, and give them by "
     "--weights, for example network.py:build --weights weights.pt",
@@ -160,6 +169,21 @@ def test_a_target_that_cannot_be_had_is_bad_usage(sesn: Sesn, tmp_path: Path, wo
     assert REFUSED[words] in said(result)
     assert "Traceback" not in result.output
     assert said(result).startswith("error: ")
+
+
+@pytest.mark.filterwarnings("default:once more")
+def test_where_weights_cannot_be_had_the_argument_for_random_ones_is_named(sesn: Sesn) -> None:
+    assert said(sesn("check", "networks.py:downloads")).endswith("for random weights give `with` pretrained=False")
+    assert said(sesn("check", "networks.py:backbone")).endswith("for random weights give `with` weights_backbone=None")
+    assert "random weights" not in said(sesn("check", "networks.py:random_weights"))  # asked for already
+
+
+def test_a_package_that_a_factory_needs_is_named_without_the_traceback_in_its_error(sesn: Sesn) -> None:
+    told = said(sesn("check", "networks.py:optional"))
+    assert told.startswith(
+        "error: `networks.py:optional`: the factory failed: the package einops is not there; install"
+    )
+    assert "Traceback" not in told
 
 
 @pytest.mark.filterwarnings("default:once more")

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from sesn._torch import version
 from sesn.errors import UsageError
 from sesn.meter import reading
-from sesn.meter.compare import Branches, middle
+from sesn.meter.branches import Branches
+from sesn.meter.compare import middle
 from sesn.meter.stages import Key, Stage, only_tensor, with_only_tensor
 
 if TYPE_CHECKING:

@@ -13,75 +13,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesn._checks import positive, require
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import GroupElement, ScaleTranslation
-from sesn.meter.reading import SPATIAL, Reading, call, like_module
+from sesn.meter.reading import SPATIAL
 from sesn.scales import ON_GRID_TOLERANCE, ScaleGrid
 
 if TYPE_CHECKING:
+    from sesn.meter.branches import Branches
     from sesn.meter.meter import Meter
 
 Action = Callable[[Tensor, float], Tensor]
 #: A signal whose energy without its mean is below this part of the whole is constant up to rounding.
 ROUNDING_ENERGY = 1e-24
-#: An output may be nothing but rounding where it is no larger than so many times that of the image.
-ROUNDINGS = 1e3
 #: Where unrelated images differ by no more than this, as rounding in float32 does, the output does not depend on them.
 INDEPENDENT = 1e-12
 #: Delta itself shows something only where they differ by more than this; they usually do by about 1 to 2.
 HARDLY = 0.1
-
-
-@dataclass(frozen=True)
-class Branches:
-    """Both branches of a module on the same images, in float64, and how the outputs are read."""
-
-    module: nn.Module
-    images: Tensor  # f
-    small: Tensor  # L_s f
-    original: Reading  # Phi(f), and how it came about
-    direct: Tensor  # Phi(L_s f)
-    moved: Tensor  # L_s Phi(f) before the scale axis shifts; scale channels without a partner may be zero
-    kind: str
-    grid: ScaleGrid | None  # None without a scale axis
-    element: GroupElement  # what was done to the images
-
-    @property
-    def factor(self) -> float:
-        """The factor s."""
-        return self.element.scale
-
-    def unrelated(self) -> Tensor:
-        """Phi of an unrelated image in place of each L_s f: one of the same spectrum."""
-        return call(self.module, scrambled(self.small))
-
-    def rounding(self) -> float:
-        """By how much the rounding of the images changes Phi(f), where that is so small that it may be all there is."""
-        output, eps = self.original.output, torch.finfo(like_module(self.module, self.images).dtype).eps
-        sizes = [x.square().flatten(1).mean(1).cpu() for x in (output, self.images)]
-        if not 0 < middle(sizes[0]) <= (ROUNDINGS * eps) ** 2 * middle(sizes[1]):
-            return 0.0
-        again = call(self.module, self.images * (1 + 4 * eps))
-        return middle(ratio_of(sums_of([(output, again)], output)))
-
-
-def scrambled(images: Tensor) -> Tensor:
-    """Images of the same spectrum that show something else: the phase of every frequency is drawn anew.
-
-    Mean, contrast and texture stay as they are, and so do colours, since all channels of an image turn by the same
-    phases. They are the same for every image, so that what is found for one does not depend on the others. An image of
-    one colour has no phases: noise takes its place.
-    """
-    drawn = torch.Generator().manual_seed(0)
-    noise = torch.randn(images.shape[-2:], generator=drawn, dtype=torch.float64, device="cpu").to(images)
-    phases = torch.fft.fft2(noise).sgn()
-    phases[..., 0, 0] = 1
-    turned: Tensor = torch.fft.ifft2(torch.fft.fft2(images) * phases).real
-    flat = (images == images[..., :1, :1]).flatten(1).all(1)[:, None, None, None]
-    return torch.where(flat, images + noise * images.abs().clamp_min(1.0), turned)
 
 
 @dataclass(frozen=True)
@@ -113,6 +63,8 @@ class EquivarianceError:
         border: Delta of the cropped-away frame over the same channels as `valid` (NaN without a crop).
         measured: layers that do not say how far they look; the crop was chosen by gradients because of them.
         rounding: by how much the rounding of the images changes an output that is very small; 0 for any other.
+        told_apart: by how much Phi of the unrelated image differs from Phi(L_s f), of the same mean and spectrum;
+            infinite where it was not measured.
         element: what was done to the images: a scaling, a shift, a rotation or a pair of functions.
         meter: how it was measured; None where two outputs were compared that no meter made.
 
@@ -145,6 +97,7 @@ class EquivarianceError:
     element: GroupElement
     measured: tuple[str, ...] = ()
     rounding: float = 0.0
+    told_apart: float = math.inf
     meter: Meter | None = None
 
     @property
@@ -228,6 +181,8 @@ class EquivarianceError:
             return "the output is constant over space"
         if unrelated <= INDEPENDENT:
             return f"the output does not depend on the image (unrelated images differ by {unrelated:.2g})"
+        if self.told_apart <= INDEPENDENT:
+            return "the output is the same for unrelated images of one size, mean and spectrum"
         if absolute and unrelated <= HARDLY:
             return f"the output hardly depends on the image (unrelated images differ by {unrelated:.2g})"
         return ""

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from sesn.algorithms.resample import Ends, Resampler
 from sesn.layers.project import PartneredProjection, ScaleProjection
 from sesn.meter.action import GroupElement, ScaleTranslation
-from sesn.meter.compare import Branches, EquivarianceError, compare, middle
+from sesn.meter.branches import Branches
+from sesn.meter.compare import EquivarianceError, compare, middle
 from sesn.meter.elements import Rotation, Transform
 from sesn.meter.finding import Case, Finding
 from sesn.meter.meter import Meter

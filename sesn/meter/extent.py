@@ -12,7 +12,7 @@ from sesn._checks import require, whole
 from sesn.algorithms.resample import Canvas
 from sesn.errors import UsageError
 from sesn.meter.action import GroupElement
-from sesn.meter.compare import Branches
+from sesn.meter.branches import Branches
 from sesn.meter.reading import LOST, SPATIAL, Reading, RejectedError, call, like_module, read
 from sesn.meter.receptive import Receptive, spoilt_by, submodules
 from sesn.meter.trail import Path

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from sesn.basis import SteerableBasis
 from sesn.layers.conv import ScaleConv, ScaleLift
-from sesn.meter.compare import Branches, EquivarianceError
+from sesn.meter.branches import Branches
+from sesn.meter.compare import EquivarianceError
 from sesn.meter.meter import Meter
 from sesn.meter.reading import Reading
 

@@ -26,7 +26,8 @@ from sesn._checks import positive, require
 from sesn.algorithms.resample import Ends, Resampler, resampler_ends, resampling_matrix
 from sesn.errors import UsageError
 from sesn.meter.action import rescale
-from sesn.meter.compare import Branches, ratio_of, sums_of
+from sesn.meter.branches import Branches
+from sesn.meter.compare import ratio_of, sums_of
 from sesn.meter.extent import output_crop
 from sesn.meter.meter import Meter
 from sesn.meter.reading import SPATIAL, Kind, call, check_asked, check_repeatable

@@ -17,15 +17,8 @@ from sesn.errors import UsageError
 from sesn.meter import reading
 from sesn.meter.action import ScaleTranslation
 from sesn.meter.attribution import Exact, shares
-from sesn.meter.compare import (
-    Action,
-    Branches,
-    EquivarianceError,
-    acted,
-    compare,
-    moved_channels,
-    scrambled,
-)
+from sesn.meter.branches import Branches, scrambled
+from sesn.meter.compare import Action, EquivarianceError, acted, compare, moved_channels
 from sesn.meter.elements import Element, element_of
 from sesn.meter.extent import automatic_crop, background, output_crop, seen_by, spoiled_along
 from sesn.meter.floor import reference_error
@@ -337,15 +330,16 @@ class Meter:
         margin = spoiled_along(found.original.path, self.spoiled) if found.grid is not None else 0
         edge = background(found.kind, found.direct, found.element, self.canvas)
         cut, seen = output_crop(found, self.crop, acted=self.action is not None, edge=edge)
-        floor, rounding = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu"), 0.0
+        floor = torch.full((len(found.images),), math.nan, dtype=torch.float64, device="cpu")
+        told: dict[str, Any] = {"measured": seen.measured, "meter": self}
         if context:
             floor = self.floor(found.images, found.element, math.ceil((cut - (edge or 0)) * seen.stride))
-            unrelated, rounding = found.unrelated(), found.rounding()
+            unrelated = found.unrelated()
+            told |= {"rounding": found.rounding(), "told_apart": found.told_apart(unrelated)}
         if apart:
             moved, direct = (x.flatten(0, 1)[:, None] for x in (found.moved, found.direct))
             found = replace(found, moved=moved, direct=direct)
             unrelated = None if unrelated is None else unrelated.flatten(0, 1)[:, None]
-        told: Any = {"measured": seen.measured, "rounding": rounding, "meter": self}
         whole = replace(compare(found, margin, cut, floor, unrelated), **told)
         partnered = getattr(self.action, "partnered", None)
         if partnered is None:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from sesn._checks import complaint, require
 from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import GroupElement, ScaleTranslation
-from sesn.meter.compare import Branches
+from sesn.meter.branches import Branches
 from sesn.meter.elements import Element, Rotation
 from sesn.meter.extent import background, output_crop
 from sesn.meter.meter import Meter

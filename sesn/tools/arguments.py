@@ -295,7 +295,12 @@ def _fitted(
             if error.argument == "output" and len(error.choices) == 1:
                 asked.update(first)
                 return _fitted(context, shape, downscales, usual, meter)
-            raise UsageError(f"{error}: run {command_line(context, first)}") from error
+            words = str(error)
+            if error.argument == "tokens":
+                tried, wanted = first["tokens"], (shape, downscales, usual, meter)
+                first = {"tokens": _first_grid(asked["seed"], tried, target, wanted)}
+                words = words.replace(tried, first["tokens"])
+            raise UsageError(f"{words}: run {command_line(context, first)}") from error
     if sizes.fixed and "canvas" in asked and not _told(context, "canvas"):
         asked["canvas"] = "keep"
         sizes, meter = sizes._replace(fixed=False), replace(meter, canvas="keep")
@@ -304,6 +309,15 @@ def _fitted(
     apart = module.apart if isinstance(module, OutputOf) else 0
     said = [f"without the first {apart} token{'s' if apart > 1 else ''}, which the grid has no place for"]
     return _Fitted(target, sizes, meter, said if apart else [])
+
+
+def _first_grid(seed: int, grid: str, target: Target, wanted: tuple[Any, ...]) -> str:
+    """The grid that tokens lie on at the size that will be chosen, which need not be the one that was tried."""
+    module = OutputOf(target.build(seed), tokens=parse_tokens(grid))
+    with suppress(UsageError):  # measuring says what is wrong
+        sizes = fitting_sizes(module, *wanted)
+        grid = "x".join(map(str, call(module, random_images(0, (1, *sizes.shape))).shape[-2:]))
+    return grid
 
 
 def _check_tokens(context: Context, module: OutputOf, shape: Shape) -> None:

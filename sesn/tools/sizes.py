@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sesn import Meter
 from sesn.errors import UsageError
-from sesn.meter.compare import Branches
+from sesn.meter.branches import Branches
 from sesn.meter.reading import FEWEST_PIXELS, Reading, RejectedError, call
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, random_images
@@ -79,9 +79,14 @@ def fitting_sizes(
     square = taken[0], side, side
     # Images of another size are a choice where none was asked for, and a way out where that does not fit.
     for one in dict.fromkeys((square, taken) if shape is None else (taken, square)):
-        kept = [trials.nearest(one, each, stride, asked is not None) for each in downscales]
-        if None not in kept:
-            return told._replace(shape=one, downscales=list(dict.fromkeys(each for each in kept if each is not None)))
+        if kept := trials.kept(one, downscales, stride, asked is not None):
+            fits = told._replace(shape=one, downscales=kept)
+            if shape is not None or len(kept) == len(downscales):
+                return fits
+            # So small that the same one is nearest to several.
+            larger = taken[0], 2 * max(one[1:]), 2 * max(one[1:])
+            more = trials.kept(larger, downscales, stride, asked is not None)
+            return told._replace(shape=larger, downscales=more) if len(more) > len(kept) else fits
     # The module itself raises an error on a rescaled image; the meter may refuse for other reasons.
     rescaled = trials.tried(taken, 1 / downscales[0])
     if isinstance(rescaled, RejectedError):
@@ -139,6 +144,11 @@ class _Trials:
         """Whether the layers show the stride: TorchScript and exported graphs hide theirs."""
         path = self.originals[shape].path
         return path is not None and not path.hidden
+
+    def kept(self, shape: Shape, downscales: Sequence[float], stride: int, asked: bool) -> list[float]:
+        """The nearest to each downscale, without repeats; none if one of them has no near one that fits."""
+        near = [self.nearest(shape, each, stride, asked) for each in downscales]
+        return [] if None in near else list(dict.fromkeys(each for each in near if each is not None))
 
     def nearest(self, shape: Shape, downscale: float, stride: int, asked: bool) -> float | None:
         """The nearest downscale that fits and leaves multiples of the stride; the one asked for need only fit."""

@@ -29,6 +29,8 @@ EXAMPLE = "network.py:build, where build() returns a torch.nn.Module"
 STATES = ("state_dict", "model_state_dict", "model")
 #: How files are called that hold weights, or a network of TorchScript.
 WEIGHTS = (".pt", ".pth", ".ts", ".ckpt", ".bin", ".safetensors")
+#: By these arguments the factories of several packages are told to leave the weights random.
+UNTRAINED = {"pretrained": False, "weights_backbone": None, "encoder_weights": None}
 #: So many names of weights are listed in a message.
 MOST_NAMES = 3
 
@@ -109,8 +111,13 @@ def _quiet(factory: Callable[..., Any]) -> Iterator[None]:
         with redirect_stderr(StringIO()) as told, warnings.catch_warnings(record=True) as warned:
             yield
     except UsageError as error:
-        if not isinstance(factory, nn.Module) and "pretrained" in inspect.signature(factory).parameters:
-            raise UsageError(f"{error}; for random weights give `with` pretrained=False") from error
+        takes = {} if isinstance(factory, nn.Module) else inspect.signature(factory).parameters
+        if given := " and ".join(
+            f"`with` {key}={value}"
+            for key, value in UNTRAINED.items()
+            if key in takes and takes[key].default is not value
+        ):
+            raise UsageError(f"{error}; for random weights give {given}") from error
         raise
     sys.stderr.write(told.getvalue())
     for one in warned:
