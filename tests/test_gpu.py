@@ -232,10 +232,13 @@ def test_tests_of_devices_that_are_no_processor_are_marked(pytester: pytest.Pyte
 # The command
 
 
-def test_without_a_gpu_it_says_so_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [[], ["--device", "cuda"], ["--device", "cuda:1"]])
+def test_without_a_gpu_it_says_so_in_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.chdir(tmp_path)
-    ran = sesn("gpu")
+    ran = sesn("gpu", *words)
     assert (ran.status, ran.out) == (2, "")
     assert len(ran.err.strip().splitlines()) == 1
     assert "torch finds no GPU here" in ran.err
