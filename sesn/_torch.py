@@ -107,6 +107,20 @@ def refuse_capture(device: torch.device) -> None:
         )
 
 
+def picked(tensor: Tensor, places: Sequence[int]) -> Tensor:
+    """The parts of a tensor at these places of its first axis.
+
+    A list as an index would be copied to the device, and at each call of a compiled module, which makes constants anew.
+    """
+    parts = tensor.unbind()
+    return torch.stack([parts[place] for place in places])
+
+
+def numbers_like(tensor: Tensor, values: Sequence[float]) -> Tensor:
+    """These numbers in the dtype and on the device of a tensor, without a list that would be copied to the device."""
+    return torch.cat([tensor.new_full((1,), value) for value in values])
+
+
 def version(tensor: Tensor) -> int | None:
     """How often a tensor was written to; None where nobody counts, as in inference mode."""
     return None if tensor.is_inference() else getattr(tensor, "_version", None)

@@ -300,6 +300,8 @@ def test_the_default_mode_is_that_of_the_moment() -> None:
         ((1, 1, 9), {}, UsageError, "4-dimensional"),
         ((1, 1, 9, 0), {}, UsageError, r"`shape\[3\]` \(=0\) must be at least 1"),
         ((1, 1, 9, 9.5), {}, WrongTypeError, r"`shape\[3\]`"),
+        (9, {}, WrongTypeError, r"`shape` .* the sides of an input, such as"),
+        (torch.ones(1, 1, 9, 9), {}, WrongTypeError, r"`shape` \(='Tensor'\) .* x.shape"),
         ((1, 1, 9, 9), {"mode": "backward"}, UsageError, r"`mode` \(='backward'\) must be one of 'forward'"),
     ],
 )

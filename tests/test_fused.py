@@ -31,7 +31,7 @@ BASIS = basis_a(ScaleGrid([0.9, 1.3]), 5, 2)
 def test_without_triton_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(available, "installed", lambda: False)
     layer = ScaleLift(1, 2, BASIS, algorithm="fused")
-    with pytest.raises(UsageError, match=r"`algorithm` \(='fused'\) needs Triton.*pip install 'sesn\[gpu\]'"):
+    with pytest.raises(UsageError, match=r"`algorithm` \(='fused'\) needs Triton.*python -m pip install triton"):
         layer(torch.zeros(1, 1, 7, 7))
 
 

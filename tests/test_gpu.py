@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -231,10 +232,13 @@ def test_tests_of_devices_that_are_no_processor_are_marked(pytester: pytest.Pyte
 # The command
 
 
-def test_without_a_gpu_it_says_so_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [[], ["--device", "cuda"], ["--device", "cuda:1"]])
+def test_without_a_gpu_it_says_so_in_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.chdir(tmp_path)
-    ran = sesn("gpu")
+    ran = sesn("gpu", *words)
     assert (ran.status, ran.out) == (2, "")
     assert len(ran.err.strip().splitlines()) == 1
     assert "torch finds no GPU here" in ran.err
@@ -274,6 +278,23 @@ def test_a_failed_stage_does_not_lose_the_others(tmp_path: Path) -> None:
     assert "Failed in the stage graph, 1: RuntimeError: it broke." in said
     assert "it broke" in page
     assert "Times of layers" in page
+
+
+def test_the_verdict_says_why_something_was_left_out_and_keeps_the_order_of_the_stages(tmp_path: Path) -> None:
+    results = list(synthetic._gpu("lite", synthetic.np.random.default_rng(0)))
+    for place, one in enumerate(results):
+        if one.cell.settings["stage"] in ("machine", "compile"):
+            reason = "there is no compiler" if one.cell.settings["stage"] == "compile" else "nobody knows"
+            results[place] = replace(one, status="skipped", measurements=(), reason=reason)
+    with Writer(tmp_path / "rows") as writer:
+        writer.append(*results)
+    found = {"gpu": report.selection(load(tmp_path / "rows", ["gpu"]), GPU.version)}
+    passed, said = report.verdict(found)
+    assert passed
+    (told,) = (line for line in said if "left out" in line)
+    assert re.search(r" left out: (.*; )?\d+ because there is no compiler", told)
+    assert "1 because nobody knows" in told
+    assert list(report.checks_frame(found)["stage"]) == list(STAGES)
 
 
 def test_the_exit_status_is_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,10 @@ def damaged(**entry: Any) -> str:
         (damaged(milliseconds={"dense": True}), "damaged.*True milliseconds"),
         (damaged(milliseconds={"dense": float("nan")}), "damaged.*nan milliseconds"),
         (damaged(milliseconds={"quick": 1.0}), "damaged.*'quick'"),
+        (damaged(milliseconds={"dense": 10**400}), "damaged.*Overflow"),
+        (damaged(milliseconds={}), "damaged.*'dense' is not the quickest"),
+        (damaged(milliseconds={"separable": 1.0}), "damaged.*'dense' is not the quickest"),
+        (damaged(milliseconds={"dense": 2.0, "separable": 1.0}), "damaged.*'dense' is not the quickest"),
     ],
 )
 def test_a_damaged_file_is_refused_and_kept(content: str, told: str, tmp_path: Path, memory: Memory) -> None:
@@ -130,7 +134,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(name:
 
 
 def test_what_is_no_plain_file_is_not_read() -> None:
-    with pytest.raises(UsageError, match="is no plain file"):
+    with pytest.raises(UsageError, match="is no plain file; give the name of another file"):
         sesn.tuning(file=os.devnull)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from test_devices import FIELD, IMAGE, NARROW, OTHERS, STEERABLE
 from torch import Tensor, nn
-from waiting import run_without_waiting
+from waiting import host_constants, run_without_waiting
 
 from sesn import ScaleConv
 from sesn.algorithms.fused import launch
@@ -46,6 +46,41 @@ def test_networks_do_not_wait(key: str) -> None:
     channels, side = (1, 28) if size == "mnist" else (3, 48)
     network = METHODS[key].build(size, **options).to("meta")
     assert run_without_waiting(network, (2, channels, side, side)).operations > 10
+
+
+# Compiled modules, on the device of which the host's numbers would arrive at every call
+
+
+@pytest.mark.parametrize("algorithm", ["dense", "separable", "spectral", "fused"])
+@pytest.mark.parametrize("name", STEERABLE)
+def test_compiled_steerable_layers_take_nothing_from_the_host(name: str, algorithm: str) -> None:
+    make, shape = STEERABLE[name]
+    assert host_constants(make(algorithm=algorithm, device="meta"), shape) == []
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_compiled_layers_take_nothing_from_the_host(name: str) -> None:
+    make, shape = OTHERS[name]
+    assert host_constants(make(device="meta"), shape) == []
+
+
+HOST: dict[str, Callable[[Tensor], Any]] = {
+    "numbers": lambda x: x * torch.tensor([1.0, 2.0]).to(x.device)[:, None, None],
+    "a list": lambda x: x + torch.ones(3, 9, 8, device=x.device)[[0, 2]],
+    "a kernel of the host": lambda x: nn.functional.conv2d(x, torch.ones(2, 2, 1, 1, device="cpu")),
+}
+
+
+@pytest.mark.parametrize("way", HOST)
+def test_what_compiled_modules_take_from_the_host_is_seen(way: str) -> None:
+    class Takes(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return HOST[way](x)
+
+    try:
+        assert host_constants(Takes(), IMAGE)
+    except torch._dynamo.exc.TorchRuntimeError as error:
+        assert "meta" in str(error)  # noqa: PT017  (the compiler may refuse it first)
 
 
 # The launches of the fused kernels, whose insides the meta device does not run

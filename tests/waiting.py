@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import Tensor, nn
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -73,6 +76,28 @@ class NeverArrives(TorchDispatchMode):
         assert places <= {"meta"}, f"{func} copies between the devices {sorted(places)}, and waits for it"
         self.operations += 1
         return func(*args, **(kwargs or {}))
+
+
+def host_constants(module: nn.Module, shape: tuple[int, ...]) -> list[str]:
+    """What the compiled module takes from the host at every call: numbers written into its graphs, tensors elsewhere.
+
+    A compiled module makes its constants anew at each call.
+    """
+    graphs: list[GraphModule] = []
+
+    def keep(graph: GraphModule, _inputs: Any) -> Any:
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    torch.compiler.reset()  # of one function, torch compiles eight versions at most
+    compiled = torch.compile(module, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep), fullgraph=True)
+    compiled(torch.ones(shape, device="meta", requires_grad=True)).sum().backward()
+    return [str(node) for graph in graphs for node in graph.graph.nodes if _is_of_the_host(node)]
+
+
+def _is_of_the_host(node: Node) -> bool:
+    made = [one for one in tree_leaves(node.meta.get("val")) if isinstance(one, Tensor)]
+    return node.op == "get_attr" or any(one.device.type != "meta" for one in made)
 
 
 def run_without_waiting(module: nn.Module, shape: tuple[int, ...]) -> NeverArrives:

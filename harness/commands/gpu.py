@@ -61,10 +61,9 @@ def chosen_device(name: str) -> str:
     from harness.run.engines.work import devices
     from sesn.errors import UsageError
 
-    found = devices(name)[0]
-    if found == "cpu" != name:
+    if (name == "auto" or name.startswith("cuda")) and devices("auto") == ["cpu"]:
         raise UsageError("torch finds no GPU here; run this where there is one, or rehearse it with --device cpu")
-    return found
+    return devices(name)[0]
 
 
 def _conclude(rows: Path, ours: object, console: object) -> bool:

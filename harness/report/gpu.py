@@ -47,9 +47,10 @@ def selection(rows: Any, version: int) -> Selection:
 def checks_frame(selections: Mapping[str, Selection]) -> Any:
     """One line per GPU and stage: how many cells passed, failed and were left out, and the error next to its bound."""
     chosen = selections[KEY]
-    lines = []
+    lines: list[dict[str, Any]] = []
     every = pd.concat([part[["cell", "gpu", "stage", "status", "reason"]] for part in (chosen.rows, chosen.absent)])
     cells, wrong = every.drop_duplicates("cell"), beyond(chosen.rows)
+    names = list(cells["gpu"].unique())
     for (gpu, stage), part in cells.groupby(["gpu", "stage"], sort=False):
         counts = part["status"].value_counts()
         bad = set(wrong["cell"]) & set(part["cell"])
@@ -63,6 +64,8 @@ def checks_frame(selections: Mapping[str, Selection]) -> Any:
                 "reason": "; ".join(dict.fromkeys([*reasons, *_beyond_words(where(wrong, gpu=gpu, stage=stage))])),
             }
         )
+    order = list(WORDS["gpu"]["stages"])
+    lines.sort(key=lambda line: (names.index(line["gpu"]), order.index(line["stage"])))
     return pd.DataFrame(lines, columns=["gpu", "stage", "passed", "failed", "left_out", "error", "reason"])
 
 
@@ -194,11 +197,17 @@ def verdict(selections: Mapping[str, Selection]) -> tuple[bool, list[str]]:
     said = [words[outcome].format(gpu=names, passed=passed, failed=failed)]
     said += [words["untried"].format(stages=listed(untried))] if untried else []
     said += [words["failure"].format(**line) for line in lines.to_dict("records") if line["failed"]]
-    said += [words["left_out"].format(count=left_out)] if left_out else []
+    said += [words["left_out"].format(count=left_out, reasons=_reasons(selections[KEY]))] if left_out else []
     said += _speed_words(layers_frame(selections))
     if selections[KEY].rows["device"].astype(object).map(device_kind).eq("cpu").any():
         said.append(words["rehearsal"])
     return outcome in ("passed", "so_far"), said
+
+
+def _reasons(chosen: Selection) -> str:
+    """Why cells were left out, and how many for each reason."""
+    reasons = where(chosen.absent, status="skipped").drop_duplicates("cell")["reason"].astype(str)
+    return "; ".join(f"{count} because {reason}" for reason, count in reasons.value_counts().items())
 
 
 def _speed_words(lines: Any) -> list[str]:

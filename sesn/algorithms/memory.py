@@ -116,7 +116,7 @@ def _entries(path: Path) -> list[tuple[str, str, int, Times]]:
             for key, batches in keys.items()
             for batch, told in batches.items()
         ]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise file_refused(path, f"has an entry that is damaged ({type(error).__name__}: {error})") from error
 
 
@@ -136,12 +136,15 @@ def _times(told: dict[str, Any]) -> Times:
             raise ValueError(f"the candidate {name!r}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
             raise ValueError(f"{value!r} milliseconds of {name!r}")
+    if not milliseconds or milliseconds.get(named(tuple(ways))) != min(milliseconds.values()):
+        raise ValueError(f"{named(tuple(ways))!r} is not the quickest of what was timed")
     return Times(tuple(ways), {str(name): float(value) for name, value in milliseconds.items()})
 
 
 def file_refused(path: Path, what: str) -> UsageError:
     """What is said of a file that is not used."""
-    return UsageError(f"`file` (={str(path)!r}) {what}; delete it, or give the name of another file")
+    remedy = "delete it, or give" if path.is_file() else "give"
+    return UsageError(f"`file` (={str(path)!r}) {what}; {remedy} the name of another file")
 
 
 class _Current:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesn._torch import backward_uncast, casting, needs_replay, recording, replayed_gradients
+from sesn._torch import backward_uncast, casting, needs_replay, picked, recording, replayed_gradients
 from sesn.algorithms.axis import Axis
 from sesn.algorithms.banded import (
     Block,
@@ -108,12 +108,12 @@ def make_passes(profiles: Tensor, pairs: ProfilePairs, rows: Axis, columns: Axis
     """The passes of one scale, whose profiles are [F, box], for one map size."""
     if rows.size * columns.size <= PLANE_PIXELS:
         vertical, horizontal = banded_matrix(profiles, rows), banded_matrix(profiles, columns)
-        product = torch.einsum("nyh,nxw->nyxhw", vertical[list(pairs.rows)], horizontal[list(pairs.columns)])
+        product = torch.einsum("nyh,nxw->nyxhw", picked(vertical, pairs.rows), picked(horizontal, pairs.columns))
         sides = rows.outputs, columns.outputs, rows.size, columns.size
         return PlanePass(product.reshape(-1, rows.size * columns.size), sides, len(pairs.rows))
     runs = column_runs(pairs)
-    across = blocks(profiles[[column for column, _ in runs]], columns)
-    down = tuple(blocks(profiles[found], rows) for _, found in runs)
+    across = blocks(picked(profiles, [column for column, _ in runs]), columns)
+    down = tuple(blocks(picked(profiles, found), rows) for _, found in runs)
     return LinePasses(across, down, len(pairs.rows), rows.size, columns.size)
 
 

@@ -269,15 +269,14 @@ class Circle:
 
     def waves(self, count: int, positions: range, sign: int) -> tuple[Tensor, Tensor]:
         """cos and sign sin of the first `count` frequencies, [count, positions], each rounded once."""
-        places = torch.arange(positions.start, positions.stop, positions.step, device=self.device)
+        # Not from a list, which would be copied to the device at each call of a compiled module. MPS has no float64.
+        home = torch.device("cpu") if self.device.type == "mps" else self.device
+        places = torch.arange(positions.start, positions.stop, positions.step, device=home)
+        turns = torch.outer(torch.arange(count, device=home), places) % self.period
         # torch.compile with dynamic=True takes every float outside a function for a variable, and compiles again when
-        # it finds that it is none.
-        turns = torch.outer(torch.arange(count, device=self.device), places) % self.period
-        angles = [6.283185307179586 * turn / self.period for turn in range(self.period)]  # math.pi is one
-        cosine, sine = (
-            torch.tensor([function(angle) for angle in angles], device=self.device, dtype=self.dtype)[turns]
-            for function in (math.cos, math.sin)
-        )
+        # it finds that it is none; math.pi is one.
+        angles = turns.to(torch.float64) * 6.283185307179586 / self.period
+        cosine, sine = (wave.to(self.device, self.dtype) for wave in (angles.cos(), angles.sin()))
         return cosine, sign * sine
 
     def inverse_weights(self) -> Tensor:
@@ -285,9 +284,8 @@ class Circle:
 
         A frequency counts 1 / period, and twice that if its conjugate is another frequency, which the half leaves out.
         """
-        single = [f == 0 or 2 * f == self.period for f in range(self.period // 2 + 1)]
-        weights = [(1 if alone else 2) / self.period for alone in single]
-        return torch.tensor(weights, device=self.device, dtype=self.dtype).repeat_interleave(2)
+        alone = 2 * torch.arange(self.period // 2 + 1, device=self.device) % self.period == 0
+        return ((2 - alone.to(self.dtype)) / self.period).repeat_interleave(2)
 
 
 def _fourier(down: Circle, across: Circle, rows: range, columns: range, sign: int) -> Fourier:

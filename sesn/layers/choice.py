@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from sesn.algorithms.separable import column_runs
 from sesn.algorithms.timing import Step
 from sesn.algorithms.tuning import may_time, timed
 from sesn.basis import ProfilePairs, SteerableBasis
+from sesn.errors import WrongTypeError
 
 
 class ChoosesAlgorithms:
@@ -53,8 +54,9 @@ class ChoosesAlgorithms:
 
         Raises:
             UsageError: the layer does not take inputs of this shape, or there is no such mode.
+            WrongTypeError: `shape` is no list of whole numbers.
         """
-        sizes = tuple(_checks.whole(f"shape[{axis}]", size, 1) for axis, size in enumerate(shape))
+        sizes = _sizes(shape)
         weight = self.weight
         if mode is None:
             mode = "gradients" if torch.is_grad_enabled() and weight.requires_grad else "forward"
@@ -122,6 +124,13 @@ class ChoosesAlgorithms:
             torch.autograd.grad(out, leaves, out.detach())
 
         return step
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, Tensor) or not isinstance(shape, Iterable):
+        rule = "the sides of an input, such as (4, 3, 64, 64) or x.shape"
+        raise WrongTypeError(_checks.complaint("shape", type(shape).__name__, rule))
+    return tuple(_checks.whole(f"shape[{axis}]", size, 1) for axis, size in enumerate(shape))
 
 
 def mode_of(field: Tensor, weight: Tensor) -> Mode:

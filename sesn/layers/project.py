@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sesn import _checks
+from sesn._torch import numbers_like
 from sesn.algorithms.axis import plain_number
 from sesn.errors import WrongTypeError
 from sesn.layers.store import Store
@@ -91,9 +92,7 @@ class ScaleProjection(TensorModule):
         kept = field.narrow(2, small, count)
         if self.reduce == "max":
             return kept.amax(dim=2)
-        weights = self._store.constant(
-            count, kept, lambda: torch.tensor(_weights(count, self.taper), dtype=torch.float64)
-        )
+        weights = self._store.get(count, kept, lambda: numbers_like(kept, _weights(count, self.taper)))
         weights = weights.reshape(-1, *[1] * (kept.dim() - 3))
         if self.reduce == "mean":
             return (weights * kept).sum(dim=2)

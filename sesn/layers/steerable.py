@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sesn import _checks
 from sesn._meaning import Constants, WithMeaning
-from sesn._torch import casting, recording, transforming
+from sesn._torch import casting, picked, recording, transforming
 from sesn.algorithms import (
     ALGORITHMS,
     DEVICE_ALGORITHMS,
@@ -207,7 +207,7 @@ class SteerableConv(WithMeaning, ChoosesAlgorithms, TensorModule):
             centre = samples.shape[-1] // 2
             radii = (axis.useful_radius(centre) for axis in (rows, columns))
             down, across = (samples[:, centre - radius : centre + radius + 1] for radius in radii)
-            return down[list(pairs.rows), :, None] * across[list(pairs.columns), None, :]
+            return picked(down, pairs.rows)[:, :, None] * picked(across, pairs.columns)[:, None, :]
 
         return self._store.get(("taps", scale, rows, columns), samples, plane)
 

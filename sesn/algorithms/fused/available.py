@@ -32,8 +32,8 @@ def require_usable(field: Tensor) -> None:
     """Say what is missing to run the kernels on this tensor."""
     if not installed():
         raise UsageError(
-            "`algorithm` (='fused') needs Triton, which is not installed; run pip install 'sesn[gpu]', "
-            "or use 'separable' or 'auto'"
+            "`algorithm` (='fused') needs Triton (extra `gpu`), which is not installed; "
+            "run python -m pip install triton, or use 'separable' or 'auto'"
         )
     if not field.is_cuda and not interpreted():
         raise UsageError(

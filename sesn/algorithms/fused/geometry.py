@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sesn._torch import numbers_like, picked
 from sesn.algorithms.axis import Axis
 from sesn.basis import ProfilePairs
 
@@ -155,8 +156,9 @@ def make_tables(samples: Sequence[Tensor], pairs: ProfilePairs) -> Tables:
     taps, blocks = max(one.shape[-1] for one in samples), function_blocks(pairs)
     # A row of zeros at the end: -1 finds it.
     framed = [F.pad(one, ((taps - one.shape[-1]) // 2,) * 2 + (0, 1)) for one in samples]
-    profiles = torch.stack(framed)
+    profiles = torch.stack(framed, dim=1)
     down, across = (
-        profiles[:, torch.tensor(lists, device=profiles.device)].contiguous() for lists in (blocks.rows, blocks.columns)
+        torch.stack([picked(profiles, places) for places in lists]).permute(2, 0, 1, 3).contiguous()
+        for lists in (blocks.rows, blocks.columns)
     )
-    return Tables(down, across, torch.tensor(blocks.slots, device=profiles.device))
+    return Tables(down, across, numbers_like(profiles.new_empty(0, dtype=torch.int64), blocks.slots))
