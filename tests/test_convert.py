@@ -48,6 +48,10 @@ LAYERS: dict[str, Any] = {
     "max": lambda c: nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
     "mean": lambda c: nn.AvgPool2d(2, stride=1),
     "up": lambda c: nn.Upsample(scale_factor=2),
+    "transposed": lambda c: nn.ConvTranspose2d(c, c, 3, stride=2, padding=1, output_padding=1),
+    "transposed tuples": lambda c: nn.ConvTranspose2d(c, c, (3, 1), (2, 1), (1, 0), (1, 0), bias=False),
+    "tiled up": lambda c: nn.ConvTranspose2d(c, c, 2, stride=2, groups=c),
+    "tiled down": lambda c: nn.Conv2d(c, c, 2, stride=2),
     "pad": lambda c: nn.ReflectionPad2d(1),
     "dropout": lambda c: nn.Dropout2d(0.5),
     "residual": lambda c: Residual(nn.Conv2d(c, c, 3, padding="same")),
@@ -214,6 +218,18 @@ class Code(nn.Module):
         return self.function(self.conv(x))
 
 
+class Flat(nn.Module):
+    """A classifier whose code flattens the map."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.conv, self.pool, self.function = nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool2d(32), function
+        self.score = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.score(self.function(self.pool(self.conv(x))))
+
+
 class Frozen(nn.Conv2d):
     """A convolution with code of its own."""
 
@@ -229,7 +245,16 @@ OBSTACLES: dict[str, tuple[nn.Module, str]] = {
     "adaptive_avg_pool2d": (Code(lambda x: F.adaptive_avg_pool2d(x, 2)), "F.adaptive_avg_pool2d): takes scales"),
     "view": (Code(lambda x: x.view(x.shape[0], 2, 64 * 64)), "Code): fails on a field: RuntimeError: shape"),
     "mean": (Code(lambda x: x.mean((2, 3))), "Code): computes something else on fields"),
-    "transposed": (nn.Sequential(LIFT, nn.ConvTranspose2d(4, 2, 2, 2)), "1 (ConvTranspose2d): its weights mix pixels"),
+    "flatten": (Flat(lambda x: torch.flatten(x, 1)), "(Tensor.flatten): puts scales among the features; make it the"),
+    "flat view": (Flat(lambda x: x.view(-1, 8)), "(Tensor.view): puts scales among the features"),
+    "transposed": (
+        nn.Sequential(LIFT, nn.ConvTranspose2d(4, 2, 4, 2, 1)),
+        "1 (ConvTranspose2d 4 x 4): `kernel_size` (=(4, 4)) must be odd",
+    ),
+    "transposed gap": (
+        nn.Sequential(LIFT, nn.ConvTranspose2d(4, 2, 3, 2)),
+        "1 (ConvTranspose2d 3 x 3): `padding` (=(0, 0)) must be (1, 1), half the kernel's side",
+    ),
     "linear": (nn.Sequential(LIFT, nn.Linear(64, 2), nn.Conv2d(4, 1, 1)), "1 (Linear): its weights mix pixels"),
     "even": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 2)), "1 (Conv2d 2 x 2): `kernel_size` (=(2, 2)) must be odd"),
     "own code": (nn.Sequential(LIFT, Frozen(4, 4, 3)), "`forward` (='Frozen') must be that of nn.Conv2d"),
@@ -240,7 +265,7 @@ OBSTACLES: dict[str, tuple[nn.Module, str]] = {
 def test_what_cannot_be_converted_is_named_in_the_report_and_in_a_warning(name: str) -> None:
     model, words = OBSTACLES[name]
     with pytest.warns(UserWarning, match="not all of the network can be converted") as caught:
-        _, report = sesn.convert(model, torch.randn(2, 1, 64, 64), project=None)
+        _, report = sesn.convert(model, torch.randn(2, 1, 64, 64), project="max" if isinstance(model, Flat) else None)
     assert words in str(caught[0].message)
     assert not report.runs
     assert report.error is None
