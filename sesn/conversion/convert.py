@@ -18,8 +18,9 @@ from sesn import _checks
 from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.basis import SteerableBasis
+from sesn.conversion.functions import FIELD, FunctionsOfMaps
 from sesn.conversion.report import ConversionReport, Step
-from sesn.conversion.trial import FIELD, BasisOf, Trial, leaves
+from sesn.conversion.trial import BasisOf, Trial, leaves
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.fit import complete_basis, large, scale_index
 from sesn.layers.project import ScaleProjection
@@ -68,10 +69,11 @@ def convert(
 
     The network's own code is kept, and its layers are replaced in a copy, each by what it turns out to need when the
     copy is run on the example. Convolutions become ScaleLift, ScaleConv and ScaleConv1x1, and batch norms become
-    ScaleBatchNorm. Layers that do the wrong thing on five axes, such as pools, are put into an EachScale. At the
-    reference scale the field is what the original network computes. This is exact if the bases are complete, as those
-    made from `grid` are. Fine-tune the network before you use it, because its output after a maximum over scales is not
-    that of the original.
+    ScaleBatchNorm. Layers that do the wrong thing on five axes, such as pools, are put into an EachScale, and functions
+    that the network's code calls on maps, such as `F.interpolate`, take every scale by itself. At the reference scale
+    the field is what the original network computes. This is exact if the bases are complete, as those made from `grid`
+    are. Fine-tune the network before you use it, because its output after a maximum over scales is not that of the
+    original.
 
     Args:
         model: the network, from images to scores or maps. It is left as it is.
@@ -194,6 +196,8 @@ def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> 
         module = trial.network.get_submodule(head)
         new[id(module)] = nn.Sequential(OrderedDict(projection=projection, head=new.get(id(module), module)))
     network = with_replaced(trial.network, new)
+    if trial.functions:
+        network = FunctionsOfMaps(network, trial.functions)
     if head is not None or projection is None:
         return network
     return nn.Sequential(OrderedDict(network=network, projection=projection))

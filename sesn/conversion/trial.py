@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sesn._source import is_our_bug, line_of
 from sesn.basis import SteerableBasis
+from sesn.conversion.functions import FIELD, axes, called_on_field
 from sesn.conversion.report import Fate, Step
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
 from sesn.layers.each import EachScale, each_scale
@@ -29,8 +29,8 @@ from sesn.layers.typed import TensorModule
 
 #: Makes a basis for kernels of a side.
 BasisOf = Callable[[int], SteerableBasis]
-#: The axes of an image, of a field and of features.
-IMAGE, FIELD, FEATURES = 4, 5, 2
+#: The axes of an image and of features.
+IMAGE, FEATURES = 4, 2
 #: Names of functions with which code makes features [b, n] of maps.
 FLATTENING = ("flatten", "view", "reshape")
 
@@ -57,6 +57,8 @@ class Trial(TorchFunctionMode):
         self.steps: list[Step] = []
         #: What stands in the place of a layer, by the layer's id.
         self.new: dict[int, nn.Module] = {}
+        #: The functions of maps that the network's own code calls on fields.
+        self.functions: set[str] = set()
         self._met: set[int] = set()
         self._projected = False
         self._running: list[str] = []
@@ -114,10 +116,11 @@ class Trial(TorchFunctionMode):
     ) -> Any:
         """Try the functions of torch.nn that the network's own code calls on fields."""
         options = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if not self._inside_leaf and name in FLATTENING and axes(args) == FIELD:
+        if self._inside_leaf or axes(args) != FIELD:
+            return func(*args, **options)
+        if (name := getattr(func, "__name__", "")) in FLATTENING:
             return self._flattened(name, func, *args, **options)
-        if self._inside_leaf or not callable(vars(F).get(name)) or axes(args) != FIELD:
+        if called_on_field(func, args) is None:
             return func(*args, **options)
 
         def on(x: Tensor) -> Any:
@@ -125,8 +128,12 @@ class Trial(TorchFunctionMode):
 
         if suits_fields(on, args[0]):
             return on(args[0])
-        reason = "takes scales for pixels; make it a layer of the network, such as nn.MaxPool2d or nn.Upsample"
-        self._tell(self._running[-1], "cannot be", f"F.{name}", reason)
+        if any(isinstance(each, Tensor) and over_several_axes(each) for each in (*args[1:], *options.values())):
+            reason = "its weights mix pixels or channels; make it a layer of the network, such as nn.Conv2d"
+            self._tell(self._running[-1], "cannot be", f"F.{name}", reason)
+        else:
+            self._tell(self._running[-1], "replaced", f"F.{name}", f"F.{name} at every scale")
+            self.functions.add(name)
         return each_scale(on, args[0])
 
     def _flattened(self, name: str, func: Any, field: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -249,14 +256,14 @@ def called(module: nn.Module) -> str:
     return f"{type(module).__name__} {sides}".rstrip()
 
 
-def axes(args: tuple[Any, ...]) -> int:
-    """Of the first argument, if that is a tensor."""
-    return args[0].dim() if args and isinstance(args[0], Tensor) else 0
-
-
 def mixes(module: nn.Module) -> bool:
     """Whether a layer has weights over more than one axis: a kernel or a matrix."""
-    return any(sum(extent > 1 for extent in weight.shape) > 1 for weight in module.parameters())
+    return any(map(over_several_axes, module.parameters()))
+
+
+def over_several_axes(weight: Tensor) -> bool:
+    """Whether a weight is a kernel or a matrix, not one number for each channel."""
+    return sum(extent > 1 for extent in weight.shape) > 1
 
 
 def suits_fields(function: Callable[[Tensor], Any], field: Tensor) -> bool:
