@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import slow
@@ -327,6 +327,19 @@ def test_one_basis_for_all_leaves_a_residual_that_is_told() -> None:
 def test_outputs_in_a_dictionary_are_compared_as_well() -> None:
     _, report = sesn.convert(Code(lambda x: {"out": x, "parts": [x.relu(), 3]}), project=None)
     assert report.error < 1e-5
+
+
+class Two(NamedTuple):
+    map: Tensor
+    field: Tensor
+
+
+@pytest.mark.parametrize("make", [lambda a, b: {"a": a, "b": [b, 3]}, lambda a, b: (a, {"b": b}), Two], ids=str)
+def test_every_field_of_an_output_with_parts_is_projected(make: Any) -> None:
+    original, image = Code(lambda x: make(x[:, :1], x.relu())), torch.randn(2, 1, 12, 12)
+    network, report = sesn.convert(original, image, project="reference")
+    assert report.runs
+    torch.testing.assert_close(network(image), original(image), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

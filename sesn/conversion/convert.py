@@ -6,7 +6,6 @@ import copy
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -19,6 +18,7 @@ from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.basis import SteerableBasis
 from sesn.conversion.functions import FIELD, FunctionsOfMaps
+from sesn.conversion.outputs import ProjectedOutputs, tensors
 from sesn.conversion.report import ConversionReport, Step
 from sesn.conversion.trial import BasisOf, Trial, leaves
 from sesn.errors import UsageError, WrongTypeError
@@ -115,6 +115,8 @@ def convert(
     original, calls = _run(copied.eval(), example)
     head = _head(copied, calls) if head is None else _named(copied, head)
     projection = _projection(project, head, reference, len(grid))
+    if projection is not None and head is None and not isinstance(original, Tensor):
+        projection = ProjectedOutputs(projection)
     trial = Trial(copied, basis_of, reference, head)
     report = _tried(trial, example, original)
     if not report.runs:
@@ -220,7 +222,7 @@ def _tried(trial: Trial, example: Tensor, original: Any) -> ConversionReport:
 def _error(output: Any, original: Any, reference: int) -> tuple[float, float]:
     """The largest difference at the reference scale over the largest number, and what rounding explains of it."""
     error = rounding = 0.0
-    for found, wanted in zip(_tensors(output), _tensors(original), strict=True):
+    for found, wanted in zip(tensors(output), tensors(original), strict=True):
         at_scale = found.select(2, reference) if found.dim() == FIELD else found
         rounding = max(rounding, UNITS * torch.finfo(wanted.dtype).eps)
         if at_scale.shape != wanted.shape:
@@ -228,17 +230,6 @@ def _error(output: Any, original: Any, reference: int) -> tuple[float, float]:
         largest = wanted.abs().max().clamp_min(torch.finfo(wanted.dtype).tiny)
         error = max(error, float((at_scale - wanted).abs().max() / largest))
     return error, rounding
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor) and output.is_floating_point() and output.numel():
-        yield output
-    elif isinstance(output, dict):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, list | tuple):
-        for value in output:
-            yield from _tensors(value)
 
 
 def _warn(report: ConversionReport) -> None:
