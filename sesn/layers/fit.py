@@ -162,7 +162,9 @@ def refusal(conv: nn.Conv2d | nn.ConvTranspose2d) -> str | None:
 def known_conv(conv: Any, kind: type[Conv]) -> Conv:
     """Return the convolution of that kind, or say why no steerable one computes the same."""
     if not isinstance(conv, kind):
-        raise WrongTypeError(_checks.complaint("conv", conv, f"an nn.{kind.__name__}", "no other layer is read here"))
+        raise WrongTypeError(
+            _checks.complaint("conv", conv, f"an nn.{kind.__name__}", "sesn.convert takes whole networks")
+        )
     if is_lazy(conv.weight):
         raise UsageError(_checks.complaint("conv", conv, "initialised", "run it once on an image first"))
     if (reason := refusal(conv)) is not None:
