@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -18,12 +17,6 @@ FIELD = 5
 def axes(args: tuple[Any, ...]) -> int:
     """Of the first argument, if that is a tensor."""
     return args[0].dim() if args and isinstance(args[0], Tensor) else 0
-
-
-def called_on_field(func: Any, args: tuple[Any, ...]) -> str | None:
-    """The name of a function of `torch.nn.functional` that is called on a field; None for any other call."""
-    name = getattr(func, "__name__", "")
-    return name if callable(vars(F).get(name)) and axes(args) == FIELD else None
 
 
 class FunctionsOfMaps(nn.Module):
@@ -58,6 +51,6 @@ class _EachScale(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         options = kwargs or {}
-        if called_on_field(func, args) in self.names:
+        if axes(args) == FIELD and getattr(func, "__name__", "") in self.names:
             return each_scale(lambda maps: func(maps, *args[1:], **options), args[0])
         return func(*args, **options)

@@ -13,12 +13,13 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sesn._source import is_our_bug, line_of
 from sesn.basis import SteerableBasis
-from sesn.conversion.functions import FIELD, axes, called_on_field
+from sesn.conversion.functions import FIELD, axes
 from sesn.conversion.report import Fate, Step
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
 from sesn.layers.each import EachScale, each_scale
@@ -120,7 +121,7 @@ class Trial(TorchFunctionMode):
             return func(*args, **options)
         if (name := getattr(func, "__name__", "")) in FLATTENING:
             return self._flattened(name, func, *args, **options)
-        if called_on_field(func, args) is None:
+        if not callable(vars(F).get(name)):
             return func(*args, **options)
 
         def on(x: Tensor) -> Any:
