@@ -265,7 +265,7 @@ MODULES = {
     "lost_key": "the module rejected images of shape (3, 1, 64, 64): KeyError: 'weights'",
     "raises": "`networks.py:raises`: the factory failed: KeyError: 'weights.pt' (networks.py, line ",
     "leaves": "the factory failed: SystemExit: 3",
-    "returns_none": "the factory returned a NoneType; it must return a torch.nn.Module",
+    "returns_none": "the factory returned an object of type NoneType; it must return a torch.nn.Module",
     "number": "`number` is of type int; name a torch.nn.Module or a function that returns one",
     "nothing": "networks.py has no name `nothing`",
     "networks.py": "must be FILE.py:NAME, package.module:NAME or timm:NAME and the like",
