@@ -1,4 +1,4 @@
-"""Ordinary networks to convert: a residual network as torchvision writes it, and a U-Net."""
+"""Ordinary networks to convert: a residual network as torchvision writes it, a U-Net, and code with functions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def twice(in_channels: int, channels: int) -> nn.Sequential:
 
 
 class UNet(nn.Module):
-    """Two levels down and up; with `functions` it pools and upsamples by functions, which no field survives."""
+    """Two levels down and up; with `functions` it pools and upsamples by functions."""
 
     def __init__(self, width: int = 4, functions: bool = False) -> None:
         super().__init__()
@@ -78,6 +78,17 @@ class UNet(nn.Module):
         middle = self.middle(pool(outer))
         middle = self.after_inner(torch.cat([middle, up(self.inner(pool(middle)))], dim=1))
         return self.out(self.after_middle(torch.cat([outer, up(middle)], dim=1)))
+
+
+class Code(nn.Module):
+    """A convolution, and then a function of its own."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.conv, self.function = nn.Conv2d(1, 2, 3, padding=1), function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self.conv(x))
 
 
 def settled(network: nn.Module, *shape: int) -> nn.Module:

@@ -174,6 +174,12 @@ def test_torch_compiles_a_dense_convolution_anew_for_large_batches() -> None:
     assert compiles_as_it_runs(layer, shapes, True) == [1, 1, 2, 2]
 
 
+def test_torch_takes_a_batch_for_the_side_that_it_equals() -> None:
+    """As docs/compiling-and-saving.md says."""
+    layer, shapes = sesn.ScaleLift(2, 3, A), [(batch, 2, 9, 8) for batch in (8, 5, 7)]
+    assert compiles_as_it_runs(layer, shapes, True) == [1, 2, 2]
+
+
 #: Those of the library that once failed with open batches or sides are tried by the quick tests.
 ONCE_BROKEN = {"ScaleDownsample", "PartneredProjection"}
 

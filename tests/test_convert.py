@@ -1,9 +1,9 @@
-"""An ordinary network, converted, is itself at its reference scale; what cannot be converted is named."""
+"""An ordinary network, converted, is itself at its reference scale."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import slow
@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_networks import ResNet18, UNet, seeded, settled
+from measures import EXPORTS
+from plain_networks import Code, ResNet18, UNet, seeded, settled
 from torch import Tensor, nn
 
 import sesn
@@ -48,6 +49,10 @@ LAYERS: dict[str, Any] = {
     "max": lambda c: nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
     "mean": lambda c: nn.AvgPool2d(2, stride=1),
     "up": lambda c: nn.Upsample(scale_factor=2),
+    "transposed": lambda c: nn.ConvTranspose2d(c, c, 3, stride=2, padding=1, output_padding=1),
+    "transposed tuples": lambda c: nn.ConvTranspose2d(c, c, (3, 1), (2, 1), (1, 0), (1, 0), bias=False),
+    "tiled up": lambda c: nn.ConvTranspose2d(c, c, 2, stride=2, groups=c),
+    "tiled down": lambda c: nn.Conv2d(c, c, 2, stride=2),
     "pad": lambda c: nn.ReflectionPad2d(1),
     "dropout": lambda c: nn.Dropout2d(0.5),
     "residual": lambda c: Residual(nn.Conv2d(c, c, 3, padding="same")),
@@ -147,6 +152,49 @@ def test_a_u_net_is_converted() -> None:
     torch.testing.assert_close(projected(image), field.amax(2))
 
 
+FUNCTIONS: dict[str, Any] = {
+    "F.max_pool2d": lambda x: F.max_pool2d(x, 3, stride=2),
+    "F.avg_pool2d": lambda x: F.avg_pool2d(x, kernel_size=2),
+    "F.adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 2),
+    "F.interpolate": lambda x: F.interpolate(x, size=(9, 7)),
+    "F.pixel_shuffle": lambda x: F.pixel_shuffle(torch.cat([x, x], 1), 2),
+    "F.pad": lambda x: F.pad(x, (1, 2, 1, 1), mode="reflect"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_maps_that_code_calls_take_every_scale_by_itself(name: str) -> None:
+    original, image = Code(FUNCTIONS[name]).double(), slow.uniform(0, 2, 1, 12, 14)
+    network, report = sesn.convert(original, image, project=None)
+    torch.testing.assert_close(network(image)[:, :, 0], original(image), **EXACT)
+    assert [step.after for step in report.steps][1:] == [f"{name} at every scale"]
+    assert FUNCTIONS[name](original.conv(image)).shape[1:] == network(image)[:, :, 2].shape[1:]
+
+
+def test_a_u_net_of_functions_is_compiled_exported_and_copied() -> None:
+    original = settled(seeded(0, lambda: UNet(functions=True)), 1, 32, 32)
+    original.middle.train()
+    network, report = sesn.convert(original, slow.uniform(0, 2, 1, 32, 32), grid=SMALL, project="reference")
+    assert [step.before for step in report.steps if step.name == ""] == ["F.max_pool2d", "F.interpolate"]
+    modes = [module.training for module in network.modules() if isinstance(module, sesn.ScaleBatchNorm)]
+    assert modes == [module.training for module in original.modules() if isinstance(module, nn.BatchNorm2d)]
+    network.eval()
+    original.eval()
+    image = slow.uniform(1, 3, 1, 24, 40)
+    torch.testing.assert_close(network(image), original(image), **EXACT)
+    again = torch.compile(copy.deepcopy(network), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(again(image), original(image), **EXACT)
+
+
+@EXPORTS
+def test_a_network_of_functions_is_exported() -> None:
+    original = settled(seeded(0, lambda: UNet(functions=True)), 1, 32, 32)
+    image = slow.uniform(1, 3, 1, 24, 40)
+    network = sesn.convert(original, image, grid=SMALL, project="reference").network
+    program = sesn.export_plain(network, image)
+    torch.testing.assert_close(program.module()(image[:2]), original(image[:2]), **EXACT)
+
+
 def test_a_converted_network_is_far_more_equivariant_than_the_original() -> None:
     """Not trained, so with kernels that see edges, as those that are; the factor 2 is two steps of the grid."""
     first, second = (seeded(0, lambda c=c: nn.Conv2d(*c, 3, padding=1, bias=False)) for c in ((1, 4), (4, 2)))
@@ -200,63 +248,7 @@ def test_a_layer_that_did_not_run_is_said_to_be_kept() -> None:
     ]
 
 
-# --- what cannot be
-
-
-class Code(nn.Module):
-    """A convolution, and then a function of its own."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.conv, self.function = nn.Conv2d(1, 2, 3, padding=1), function
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(self.conv(x))
-
-
-class Frozen(nn.Conv2d):
-    """A convolution with code of its own."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return 2 * super().forward(input)
-
-
-LIFT = nn.Conv2d(1, 4, 3, padding=1)
-OBSTACLES: dict[str, tuple[nn.Module, str]] = {
-    "interpolate": (Code(lambda x: F.interpolate(x, scale_factor=2)), "F.interpolate): takes scales for pixels"),
-    "max_pool2d": (Code(lambda x: F.max_pool2d(x, 2)), "F.max_pool2d): takes scales for pixels"),
-    "pixel_shuffle": (Code(lambda x: F.pixel_shuffle(torch.cat([x, x], 1), 2)), "F.pixel_shuffle): takes scales"),
-    "adaptive_avg_pool2d": (Code(lambda x: F.adaptive_avg_pool2d(x, 2)), "F.adaptive_avg_pool2d): takes scales"),
-    "view": (Code(lambda x: x.view(x.shape[0], 2, 64 * 64)), "Code): fails on a field: RuntimeError: shape"),
-    "mean": (Code(lambda x: x.mean((2, 3))), "Code): computes something else on fields"),
-    "transposed": (nn.Sequential(LIFT, nn.ConvTranspose2d(4, 2, 2, 2)), "1 (ConvTranspose2d): its weights mix pixels"),
-    "linear": (nn.Sequential(LIFT, nn.Linear(64, 2), nn.Conv2d(4, 1, 1)), "1 (Linear): its weights mix pixels"),
-    "even": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 2)), "1 (Conv2d 2 x 2): `kernel_size` (=(2, 2)) must be odd"),
-    "own code": (nn.Sequential(LIFT, Frozen(4, 4, 3)), "`forward` (='Frozen') must be that of nn.Conv2d"),
-}
-
-
-@pytest.mark.parametrize("name", OBSTACLES)
-def test_what_cannot_be_converted_is_named_in_the_report_and_in_a_warning(name: str) -> None:
-    model, words = OBSTACLES[name]
-    with pytest.warns(UserWarning, match="not all of the network can be converted") as caught:
-        _, report = sesn.convert(model, torch.randn(2, 1, 64, 64), project=None)
-    assert words in str(caught[0].message)
-    assert not report.runs
-    assert report.error is None
-    assert report.having("cannot be")[0].after in str(report)
-
-
-def test_all_obstacles_are_found_in_one_run() -> None:
-    with pytest.warns(UserWarning, match=r"F.max_pool2d\): takes .*; the network \(F.interpolate\): takes"):
-        _, report = sesn.convert(UNet(functions=True), project=None)
-    assert [step.before for step in report.having("cannot be")] == ["F.max_pool2d", "F.interpolate"]
-
-
-def test_a_long_list_of_obstacles_is_cut_in_the_warning() -> None:
-    layers = [nn.Conv2d(4, 4, 2) for _ in range(5)]
-    with pytest.warns(UserWarning, match="and 2 more"):
-        sesn.convert(nn.Sequential(LIFT, *layers), project=None)
+# --- the first layers and the head
 
 
 def test_a_first_layer_that_cannot_be_lifted_sees_the_image_and_the_next_lifts() -> None:
@@ -335,6 +327,19 @@ def test_one_basis_for_all_leaves_a_residual_that_is_told() -> None:
 def test_outputs_in_a_dictionary_are_compared_as_well() -> None:
     _, report = sesn.convert(Code(lambda x: {"out": x, "parts": [x.relu(), 3]}), project=None)
     assert report.error < 1e-5
+
+
+class Two(NamedTuple):
+    map: Tensor
+    field: Tensor
+
+
+@pytest.mark.parametrize("make", [lambda a, b: {"a": a, "b": [b, 3]}, lambda a, b: (a, {"b": b}), Two], ids=str)
+def test_every_field_of_an_output_with_parts_is_projected(make: Any) -> None:
+    original, image = Code(lambda x: make(x[:, :1], x.relu())), torch.randn(2, 1, 12, 12)
+    network, report = sesn.convert(original, image, project="reference")
+    assert report.runs
+    torch.testing.assert_close(network(image), original(image), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

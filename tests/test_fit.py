@@ -53,6 +53,35 @@ def test_a_complete_basis_keeps_a_convolution_at_its_reference_scale(
     assert residual < 1e-9
 
 
+@given(of_axes(3, 1, 5), of_axes(1, 2, 3), of_axes(1, 2), st.integers(0, 2), st.booleans(), st.integers(0, 99))
+def test_a_complete_basis_keeps_a_transposed_convolution(
+    sides: tuple[int, int], strides: tuple[int, int], steps: tuple[int, int], reference: int, bias: bool, seed: int
+) -> None:
+    padding = tuple(step * (side // 2) for step, side in zip(steps, sides, strict=True))
+    options: dict[str, Any] = {"padding": padding, "output_padding": tuple(each - 1 for each in strides), "bias": bias}
+    options |= {"stride": strides, "dilation": steps, "dtype": torch.float64}
+    conv = seeded(seed, lambda: nn.ConvTranspose2d(4, 3, sides, **options))
+    extent = 2 * max(padding) + 1
+    basis = sesn.complete_basis(sesn.ScaleGrid([1.0, 1.2, 1.4]), extent, reference=reference)
+    maps = slow.uniform(seed, 2, 4, 7, 8)
+    layer, residual = sesn.ScaleConvTranspose.from_conv_transpose2d(conv, basis, reference=reference)
+    found = layer(torch.stack([maps + 1, maps + 2, maps + 3], dim=2))[:, :, reference]
+    torch.testing.assert_close(found, conv(maps + reference + 1), rtol=0, atol=1e-8)
+    assert residual < 1e-9
+
+
+def test_a_transposed_convolution_keeps_its_mode_and_a_large_residual_is_warned_about() -> None:
+    conv = nn.ConvTranspose2d(2, 3, 3, padding=1).requires_grad_(False).eval()
+    layer = sesn.ScaleConvTranspose.from_conv_transpose2d(conv, sesn.complete_basis(GRID, 3)).layer
+    assert not layer.training
+    assert not layer.weight.requires_grad
+    with pytest.warns(UserWarning, match="relative residual") as caught:
+        sesn.ScaleConvTranspose.from_conv_transpose2d(conv, sesn.basis_a(GRID, 7, 1))
+    assert caught[0].filename == __file__
+    with pytest.raises(TypeError, match=r"`conv` .* must be an nn.ConvTranspose2d"):
+        sesn.ScaleConvTranspose.from_conv_transpose2d(nn.Conv2d(1, 1, 3), sesn.complete_basis(GRID, 3))
+
+
 @given(st.integers(1, 5), st.integers(0, 8), st.integers(0, 99))
 def test_the_residual_is_nothing_just_where_the_basis_is_complete(size: int, order: int, seed: int) -> None:
     conv = seeded(seed, lambda: nn.Conv2d(2, 3, 3, dtype=torch.float64))

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from measures import assert_same, put
+from test_compiling import LAYERS
 from test_readme import ROOT
 from torch import Tensor, nn
 
@@ -167,6 +168,27 @@ def test_the_meter_reads_how_far_they_look():
         seen = seen_by(nn.Sequential(lift, layer), image)
         assert (seen.stride, seen.measured) == (stride, ())
         assert seen.first == (stride - 1) / 2  # centred on the map
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", [name for name in LAYERS if hasattr(sesn, name)])
+def test_every_layer_takes_numbers_of_two_bytes(name: str, dtype: torch.dtype):
+    make, shape = LAYERS[name]
+    torch.manual_seed(0)
+    layer, x = make().to(dtype), torch.randn(shape).to(dtype).requires_grad_()
+    found = layer(x)
+    found.sum().backward()
+    precise = layer.float()(x.detach().float())
+    assert found.dtype == dtype
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    assert (found.float() - precise).norm() < 4 * torch.finfo(dtype).eps * precise.norm() + 1e-6
+
+
+def test_arguments_that_torch_takes_by_position_are_taken_so():
+    assert str(sesn.ScaleDropout(0.2)) == "ScaleDropout(p=0.2, inplace=False)"
+    assert sesn.ScaleUpsample(3).factor == sesn.ScaleDownsample(3).factor == 3
+    assert sesn.ScaleProjection("mean").reduce == "mean"
 
 
 # --- what is said

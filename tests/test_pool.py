@@ -56,6 +56,8 @@ def test_spatial_pooling_is_that_of_each_scale(device, pool, field, data):
     field = put(field, device)
     size, stride = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 3)))
     padding = data.draw(st.integers(0, size // 2))
+    if data.draw(st.booleans()):  # rows and columns apart
+        size, stride, padding = (size, size + 1), (stride, stride + 1), (padding, (size + 1) // 2)
     plain = {SpatialMaxPool: F.max_pool2d, SpatialAvgPool: F.avg_pool2d}[pool]
     pooled = pool(size, stride, padding)(field)
     assert pooled.shape[2] == field.shape[2]
@@ -65,6 +67,7 @@ def test_spatial_pooling_is_that_of_each_scale(device, pool, field, data):
 
 def test_the_stride_of_a_spatial_pool_is_its_window():
     assert SpatialMaxPool(2)(torch.zeros(1, 1, 3, 8, 6)).shape == (1, 1, 3, 4, 3)
+    assert SpatialMaxPool((2, 3))(torch.zeros(1, 1, 3, 8, 6)).shape == (1, 1, 3, 4, 2)
 
 
 # --- over both

@@ -110,7 +110,7 @@ def test_a_layer_takes_its_options_by_name(layer: type[nn.Module]) -> None:
     by_place = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     channels = {"in_channels", "out_channels", "num_channels", "num_features", "num_groups"}
     defining = channels | {"module", "basis", "grid", "kernel_size", "output_size", "mode", "padding_mode"}
-    defining |= {"sizes", "oversample"}
+    defining |= {"sizes", "oversample", "factor", "p", "reduce"}
     assert set(by_place) <= defining | ({"stride", "padding"} if "Spatial" in layer.__name__ else set())
 
 

@@ -6,7 +6,6 @@ import copy
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -18,8 +17,10 @@ from sesn import _checks
 from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.basis import SteerableBasis
+from sesn.conversion.functions import FIELD, FunctionsOfMaps
+from sesn.conversion.outputs import ProjectedOutputs, tensors
 from sesn.conversion.report import ConversionReport, Step
-from sesn.conversion.trial import FIELD, BasisOf, Trial, leaves
+from sesn.conversion.trial import BasisOf, Trial, leaves
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.fit import complete_basis, large, scale_index
 from sesn.layers.project import ScaleProjection
@@ -68,10 +69,11 @@ def convert(
 
     The network's own code is kept, and its layers are replaced in a copy, each by what it turns out to need when the
     copy is run on the example. Convolutions become ScaleLift, ScaleConv and ScaleConv1x1, and batch norms become
-    ScaleBatchNorm. Layers that do the wrong thing on five axes, such as pools, are put into an EachScale. At the
-    reference scale the field is what the original network computes. This is exact if the bases are complete, as those
-    made from `grid` are. Fine-tune the network before you use it, because its output after a maximum over scales is not
-    that of the original.
+    ScaleBatchNorm. Layers that do the wrong thing on five axes, such as pools, are put into an EachScale, and functions
+    that the network's code calls on maps, such as `F.interpolate`, take every scale by itself. At the reference scale
+    the field is what the original network computes. This is exact if the bases are complete, as those made from `grid`
+    are. Fine-tune the network before you use it, because its output after a maximum over scales is not that of the
+    original.
 
     Args:
         model: the network, from images to scores or maps. It is left as it is.
@@ -113,6 +115,8 @@ def convert(
     original, calls = _run(copied.eval(), example)
     head = _head(copied, calls) if head is None else _named(copied, head)
     projection = _projection(project, head, reference, len(grid))
+    if projection is not None and head is None and not isinstance(original, Tensor):
+        projection = ProjectedOutputs(projection)
     trial = Trial(copied, basis_of, reference, head)
     report = _tried(trial, example, original)
     if not report.runs:
@@ -194,6 +198,8 @@ def _assembled(trial: Trial, head: str | None, projection: nn.Module | None) -> 
         module = trial.network.get_submodule(head)
         new[id(module)] = nn.Sequential(OrderedDict(projection=projection, head=new.get(id(module), module)))
     network = with_replaced(trial.network, new)
+    if trial.functions:
+        network = FunctionsOfMaps(network, trial.functions)
     if head is not None or projection is None:
         return network
     return nn.Sequential(OrderedDict(network=network, projection=projection))
@@ -216,7 +222,7 @@ def _tried(trial: Trial, example: Tensor, original: Any) -> ConversionReport:
 def _error(output: Any, original: Any, reference: int) -> tuple[float, float]:
     """The largest difference at the reference scale over the largest number, and what rounding explains of it."""
     error = rounding = 0.0
-    for found, wanted in zip(_tensors(output), _tensors(original), strict=True):
+    for found, wanted in zip(tensors(output), tensors(original), strict=True):
         at_scale = found.select(2, reference) if found.dim() == FIELD else found
         rounding = max(rounding, UNITS * torch.finfo(wanted.dtype).eps)
         if at_scale.shape != wanted.shape:
@@ -224,17 +230,6 @@ def _error(output: Any, original: Any, reference: int) -> tuple[float, float]:
         largest = wanted.abs().max().clamp_min(torch.finfo(wanted.dtype).tiny)
         error = max(error, float((at_scale - wanted).abs().max() / largest))
     return error, rounding
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor) and output.is_floating_point() and output.numel():
-        yield output
-    elif isinstance(output, dict):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, list | tuple):
-        for value in output:
-            yield from _tensors(value)
 
 
 def _warn(report: ConversionReport) -> None:

@@ -19,17 +19,21 @@ from torch.overrides import TorchFunctionMode
 
 from sesn._source import is_our_bug, line_of
 from sesn.basis import SteerableBasis
+from sesn.conversion.functions import FIELD, axes
 from sesn.conversion.report import Fate, Step
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
 from sesn.layers.each import EachScale, each_scale
-from sesn.layers.fit import radii, refusal
+from sesn.layers.fit import radii, refusal, tiles
 from sesn.layers.norm import ScaleBatchNorm
+from sesn.layers.transpose import ScaleConvTranspose
 from sesn.layers.typed import TensorModule
 
 #: Makes a basis for kernels of a side.
 BasisOf = Callable[[int], SteerableBasis]
-#: The axes of an image and of a field.
-IMAGE, FIELD = 4, 5
+#: The axes of an image and of features.
+IMAGE, FEATURES = 4, 2
+#: Names of functions with which code makes features [b, n] of maps.
+FLATTENING = ("flatten", "view", "reshape")
 
 
 class Trial(TorchFunctionMode):
@@ -54,6 +58,8 @@ class Trial(TorchFunctionMode):
         self.steps: list[Step] = []
         #: What stands in the place of a layer, by the layer's id.
         self.new: dict[int, nn.Module] = {}
+        #: The functions of maps that the network's own code calls on fields.
+        self.functions: set[str] = set()
         self._met: set[int] = set()
         self._projected = False
         self._running: list[str] = []
@@ -111,8 +117,11 @@ class Trial(TorchFunctionMode):
     ) -> Any:
         """Try the functions of torch.nn that the network's own code calls on fields."""
         options = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if self._inside_leaf or not callable(vars(F).get(name)) or axes(args) != FIELD:
+        if self._inside_leaf or axes(args) != FIELD:
+            return func(*args, **options)
+        if (name := getattr(func, "__name__", "")) in FLATTENING:
+            return self._flattened(name, func, *args, **options)
+        if not callable(vars(F).get(name)):
             return func(*args, **options)
 
         def on(x: Tensor) -> Any:
@@ -120,9 +129,25 @@ class Trial(TorchFunctionMode):
 
         if suits_fields(on, args[0]):
             return on(args[0])
-        reason = "takes scales for pixels; make it a layer of the network, such as nn.MaxPool2d or nn.Upsample"
-        self._tell(self._running[-1], "cannot be", f"F.{name}", reason)
+        if any(isinstance(each, Tensor) and over_several_axes(each) for each in (*args[1:], *options.values())):
+            reason = "its weights mix pixels or channels; make it a layer of the network, such as nn.Conv2d"
+            self._tell(self._running[-1], "cannot be", f"F.{name}", reason)
+        else:
+            self._tell(self._running[-1], "replaced", f"F.{name}", f"F.{name} at every scale")
+            self.functions.add(name)
         return each_scale(on, args[0])
+
+    def _flattened(self, name: str, func: Any, field: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """What a function gives that may make features of maps: those of one scale, as a head expects them."""
+        try:
+            features = func(field.select(2, self.reference), *args, **kwargs)
+        except Exception:  # it is meant for fields, or its own error says why it does not work on them
+            return func(field, *args, **kwargs)
+        if features.dim() > FEATURES:
+            return func(field, *args, **kwargs)
+        reason = "puts scales among the features; make it the layer nn.Flatten, before which the field is projected"
+        self._tell(self._running[-1], "cannot be", f"Tensor.{name}", reason)
+        return features
 
     # A layer that is met
 
@@ -158,8 +183,10 @@ class Trial(TorchFunctionMode):
         """What stands in its place, if anything, words for the report, and the residual of fitted kernels."""
         on_field = axes(args) == FIELD
         on_image = axes(args) == IMAGE and not self._projected
-        if isinstance(module, nn.Conv2d) and (on_field or on_image):
-            return self._steerable(module, ScaleConv) if on_field else self._on_image(module)
+        if isinstance(module, nn.Conv2d) and on_image:
+            return self._on_image(module)
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d) and on_field:
+            return self._on_field(module)
         if not on_field:
             return None, f"sees {'the projection' if self._projected else 'the image'}", None
         if isinstance(module, nn.BatchNorm2d):
@@ -180,11 +207,21 @@ class Trial(TorchFunctionMode):
             return Copied(conv, len(self.basis_of(3).grid)), "itself, copied to every scale", None
         return None, reason or "sees the image", None
 
+    def _on_field(self, conv: nn.Conv2d | nn.ConvTranspose2d) -> tuple[nn.Module | None, str, float | None]:
+        reason = refusal(conv)
+        if isinstance(conv, nn.Conv2d) and reason is None:
+            return self._steerable(conv, ScaleConv)
+        if tiles(conv):
+            return EachScale(conv), f"EachScale({type(conv).__name__})", None
+        if isinstance(conv, nn.Conv2d) or reason is not None:
+            return None, reason or "", None
+        basis = self.basis_of(2 * max(radii(conv)) + 1)
+        layer, residual = ScaleConvTranspose.from_conv_transpose2d(conv, basis, reference=self.reference)
+        return layer, "ScaleConvTranspose", residual
+
     def _steerable(
         self, conv: nn.Conv2d, kind: type[ScaleLift] | type[ScaleConv]
     ) -> tuple[nn.Module | None, str, float | None]:
-        if (reason := refusal(conv)) is not None:
-            return None, reason, None
         if not any(radii(conv)):
             return pointwise(conv)
         layer, residual = kind.from_conv2d(conv, self.basis_of(2 * max(radii(conv)) + 1), reference=self.reference)
@@ -216,18 +253,18 @@ def leaves(network: nn.Module) -> list[nn.Module]:
 
 def called(module: nn.Module) -> str:
     """Its kind, and the size of a kernel."""
-    sides = " x ".join(map(str, module.kernel_size)) if isinstance(module, nn.Conv2d) else ""
+    sides = " x ".join(map(str, module.kernel_size)) if isinstance(module, nn.Conv2d | nn.ConvTranspose2d) else ""
     return f"{type(module).__name__} {sides}".rstrip()
-
-
-def axes(args: tuple[Any, ...]) -> int:
-    """Of the first argument, if that is a tensor."""
-    return args[0].dim() if args and isinstance(args[0], Tensor) else 0
 
 
 def mixes(module: nn.Module) -> bool:
     """Whether a layer has weights over more than one axis: a kernel or a matrix."""
-    return any(sum(extent > 1 for extent in weight.shape) > 1 for weight in module.parameters())
+    return any(map(over_several_axes, module.parameters()))
+
+
+def over_several_axes(weight: Tensor) -> bool:
+    """Whether a weight is a kernel or a matrix, not one number for each channel."""
+    return sum(extent > 1 for extent in weight.shape) > 1
 
 
 def suits_fields(function: Callable[[Tensor], Any], field: Tensor) -> bool:

@@ -21,12 +21,12 @@ class ScaleDropout(TensorModule, nn.Dropout3d):
         UsageError: `p` is not a number from 0 to 1.
 
     Example:
-        >>> field = sesn.ScaleDropout(p=0.5)(torch.ones(1, 8, 3, 4, 4))
+        >>> field = sesn.ScaleDropout(0.5)(torch.ones(1, 8, 3, 4, 4))
         >>> field.amax(dim=(2, 3, 4)).equal(field.amin(dim=(2, 3, 4)))
         True
     """
 
-    def __init__(self, *, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5) -> None:
         _checks.require(p == 0 or (_checks.positive(p) and p <= 1), "p", p, "a number from 0 to 1")
         super().__init__(p)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ LARGE_RESIDUAL = 0.05
 SUITED_SIGMA = 0.4
 
 Layer = TypeVar("Layer", bound=nn.Module)
+Conv = TypeVar("Conv", nn.Conv2d, nn.ConvTranspose2d)
 
 
 class Fitted(NamedTuple, Generic[Layer]):
@@ -67,7 +68,7 @@ class FittedConv(SteerableConv):
         Raises:
             UsageError: an argument breaks its rule.
         """
-        conv, basis = known_conv(conv), known_basis(basis)
+        conv, basis = known_conv(conv, nn.Conv2d), known_basis(basis)
         weight, residual = fitted_weights(conv, basis, reference)
         like: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
         place: dict[str, Any] = {"stride": conv.stride, "padding": padding_in(conv, basis), "groups": conv.groups}
@@ -77,15 +78,7 @@ class FittedConv(SteerableConv):
             per_scale(layer.weight.zero_())[:, :, 0].copy_(weight)
             if layer.bias is not None and conv.bias is not None:
                 layer.bias.copy_(conv.bias)
-        layer.weight.requires_grad_(conv.weight.requires_grad)
-        if large(residual):
-            side = 2 * max(radii(conv)) + 1
-            warnings.warn(
-                f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
-                f"{reference}; use complete_basis with kernel_size={side}, or more functions",
-                stacklevel=2,
-            )
-        return Fitted(layer.train(conv.training), residual)
+        return fitted(layer, conv, residual, reference)
 
 
 def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> SteerableBasis:
@@ -125,6 +118,22 @@ def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> 
     return basis_a(suited, window, side)
 
 
+def fitted(layer: Layer, conv: nn.Conv2d | nn.ConvTranspose2d, residual: float, reference: int) -> Fitted[Layer]:
+    """A layer with the kernels of a convolution, in its mode, trained where that is; a large residual is warned about.
+
+    To be called by the function that the user calls, to whose caller the warning points.
+    """
+    if large(residual):
+        side = 2 * max(radii(conv)) + 1
+        warnings.warn(
+            f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
+            f"{reference}; use complete_basis with kernel_size={side}, or more functions",
+            stacklevel=3,
+        )
+    cast(Tensor, layer.weight).requires_grad_(conv.weight.requires_grad)
+    return Fitted(layer.train(conv.training), residual)
+
+
 def scale_index(reference: Any, grid: ScaleGrid) -> int:
     """The index of a scale of the grid, or the complaint that it has none such."""
     index = _checks.whole("reference", reference, 0)
@@ -132,24 +141,30 @@ def scale_index(reference: Any, grid: ScaleGrid) -> int:
     return index
 
 
-def refusal(conv: nn.Conv2d) -> str | None:
+def refusal(conv: nn.Conv2d | nn.ConvTranspose2d) -> str | None:
     """Why no steerable convolution computes what this one does; None if one can."""
+    kind = nn.Conv2d if isinstance(conv, nn.Conv2d) else nn.ConvTranspose2d
+    odd = all(side % 2 == 1 for side in conv.kernel_size)
     rules: tuple[tuple[bool, str, object, str], ...] = (
-        (type(conv).forward is nn.Conv2d.forward, "forward", type(conv).__name__, "that of nn.Conv2d"),
-        (
-            all(side % 2 == 1 for side in conv.kernel_size),
-            "kernel_size",
-            conv.kernel_size,
-            "odd along rows and columns",
-        ),
+        (type(conv).forward is kind.forward, "forward", type(conv).__name__, f"that of nn.{kind.__name__}"),
+        (odd, "kernel_size", conv.kernel_size, "odd along rows and columns"),
     )
+    if isinstance(conv, nn.ConvTranspose2d):
+        finest = tuple(step - 1 for step in conv.stride)
+        rules += (
+            (conv.groups == 1, "groups", conv.groups, "1"),
+            (conv.padding == radii(conv), "padding", conv.padding, f"{radii(conv)}, half the kernel's side"),
+            (conv.output_padding == finest, "output_padding", conv.output_padding, f"{finest}, the stride less one"),
+        )
     return next((_checks.complaint(name, value, rule) for good, name, value, rule in rules if not good), None)
 
 
-def known_conv(conv: Any) -> nn.Conv2d:
-    """Return the convolution, or say why no steerable one computes the same."""
-    if not isinstance(conv, nn.Conv2d):
-        raise WrongTypeError(_checks.complaint("conv", conv, "an nn.Conv2d", "layers of other kinds have no kernels"))
+def known_conv(conv: Any, kind: type[Conv]) -> Conv:
+    """Return the convolution of that kind, or say why no steerable one computes the same."""
+    if not isinstance(conv, kind):
+        raise WrongTypeError(
+            _checks.complaint("conv", conv, f"an nn.{kind.__name__}", "sesn.convert takes whole networks")
+        )
     if is_lazy(conv.weight):
         raise UsageError(_checks.complaint("conv", conv, "initialised", "run it once on an image first"))
     if (reason := refusal(conv)) is not None:
@@ -157,10 +172,16 @@ def known_conv(conv: Any) -> nn.Conv2d:
     return conv
 
 
-def radii(conv: nn.Conv2d) -> tuple[int, int]:
+def radii(conv: nn.Conv2d | nn.ConvTranspose2d) -> tuple[int, int]:
     """Pixels that the kernel sees to each side, along rows and columns."""
     down, across = (step * (side // 2) for step, side in zip(conv.dilation, conv.kernel_size, strict=True))
     return down, across
+
+
+def tiles(conv: nn.Conv2d | nn.ConvTranspose2d) -> bool:
+    """Whether the kernel meets or makes squares of pixels side by side, which neither overlap nor leave gaps."""
+    plain = set(conv.dilation) == {1} and conv.padding in ("valid", (0, 0)) and not any(conv.output_padding)
+    return plain and conv.kernel_size == conv.stride
 
 
 def padding_in(conv: nn.Conv2d, basis: SteerableBasis) -> tuple[int, int]:
@@ -173,9 +194,10 @@ def padding_in(conv: nn.Conv2d, basis: SteerableBasis) -> tuple[int, int]:
     return extra[0], extra[1]
 
 
-def fitted_weights(conv: nn.Conv2d, basis: SteerableBasis, reference: int) -> tuple[Tensor, float]:
-    """The weights [o, i, n] whose kernels at the reference scale are nearest to the convolution's, and the residual.
+def fitted_weights(conv: nn.Conv2d | nn.ConvTranspose2d, basis: SteerableBasis, reference: int) -> tuple[Tensor, float]:
+    """The weights whose kernels at the reference scale are nearest to the convolution's, and the residual.
 
+    They are [o, i, n], and [i, o, n] of a transposed convolution, whose kernels torch keeps in this order.
     The functions and the kernels are both laid into the larger of their boxes. In float64, as the basis is.
     """
     functions = basis.scale_functions(scale_index(reference, basis.grid))
@@ -196,7 +218,7 @@ def _framed(planes: Tensor, side: int) -> Tensor:
     return F.pad(planes, (across, across, down, down))
 
 
-def _dilated(kernels: Tensor, conv: nn.Conv2d) -> Tensor:
+def _dilated(kernels: Tensor, conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     """[o, i, y, x] with zeros between the taps."""
     down, across = conv.dilation
     sides = (2 * radius + 1 for radius in radii(conv))

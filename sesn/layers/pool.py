@@ -10,24 +10,25 @@ from torch import Tensor
 
 from sesn import _checks
 from sesn.layers.each import each_map
+from sesn.layers.steerable import Sides, pair_of, sides_of
 from sesn.layers.typed import TensorModule
 
 
 class SpatialWindow(TensorModule):
-    """A window that moves over space only, every other axis left alone: its side, stride and padding, checked."""
+    """A window that moves over space only, every other axis left alone: its sides, stride and padding, checked."""
 
-    def __init__(self, kernel_size: int, stride: int | None = None, padding: int = 0) -> None:
+    def __init__(self, kernel_size: Sides, stride: Sides | None = None, padding: Sides = 0) -> None:
         super().__init__()
-        self.kernel_size = _checks.whole("kernel_size", kernel_size, 1)
-        self.stride = self.kernel_size if stride is None else _checks.whole("stride", stride, 1)
-        self.padding = _checks.whole("padding", padding, 0)
-        rule = f"at most half of kernel_size (={kernel_size})"
-        _checks.require(2 * self.padding <= self.kernel_size, "padding", padding, rule)
+        self.kernel_size = sides_of(kernel_size, "kernel_size")
+        self.stride = self.kernel_size if stride is None else sides_of(stride)
+        self.padding = sides_of(padding, "padding", 0)
+        fits = all(2 * p <= k for p, k in zip(pair_of(self.padding), pair_of(self.kernel_size), strict=True))
+        _checks.require(fits, "padding", padding, f"at most half of kernel_size (={kernel_size})")
 
     @property
     def receptive_radius(self) -> int:
         """Pixels that a window sees to each side."""
-        return self.kernel_size // 2
+        return max(pair_of(self.kernel_size)) // 2
 
     def extra_repr(self) -> str:
         """The window."""
@@ -35,7 +36,7 @@ class SpatialWindow(TensorModule):
 
 
 class _FieldPool(SpatialWindow):
-    """A spatial window on a field, as torch's pooling over three axes wants it."""
+    """A spatial window on every map of a field."""
 
     _pool: ClassVar[Callable[..., Tensor]]
 
@@ -52,17 +53,17 @@ class _FieldPool(SpatialWindow):
             UsageError: the field has another shape.
         """
         _checks.real_tensor("field", field, "b c s h w")
-        k, s, p = self.kernel_size, self.stride, self.padding
-        return type(self)._pool(field, (1, k, k), (1, s, s), (0, p, p))
+        window = (pair_of(each) for each in (self.kernel_size, self.stride, self.padding))
+        return each_map(lambda maps: type(self)._pool(maps, *window), field)
 
 
 class SpatialMaxPool(_FieldPool):
-    """Spatial max-pooling of a field, over squares of p x p pixels.
+    """Spatial max-pooling of a field, over windows that are squares or rectangles of pixels.
 
     Args:
-        kernel_size: p.
-        stride: the distance between squares; by default p.
-        padding: pixels beyond the border that a square may cover; they are never the maximum.
+        kernel_size: the side of a window, or (rows, columns).
+        stride: the distance between windows, or (rows, columns); by default kernel_size.
+        padding: pixels beyond the border that a window may cover, or (rows, columns); they are never the maximum.
 
     Raises:
         UsageError: a number breaks its rule.
@@ -72,16 +73,16 @@ class SpatialMaxPool(_FieldPool):
         torch.Size([2, 8, 3, 8, 8])
     """
 
-    _pool = staticmethod(F.max_pool3d)
+    _pool = staticmethod(F.max_pool2d)
 
 
 class SpatialAvgPool(_FieldPool):
-    """Spatial average-pooling of a field, over squares of p x p pixels.
+    """Spatial average-pooling of a field, over windows that are squares or rectangles of pixels.
 
     Args:
-        kernel_size: p.
-        stride: the distance between squares; by default p.
-        padding: pixels beyond the border that a square may cover; they count as zeros.
+        kernel_size: the side of a window, or (rows, columns).
+        stride: the distance between windows, or (rows, columns); by default kernel_size.
+        padding: pixels beyond the border that a window may cover, or (rows, columns); they count as zeros.
 
     Raises:
         UsageError: a number breaks its rule.
@@ -92,7 +93,7 @@ class SpatialAvgPool(_FieldPool):
                    [0.4444, 0.4444]]]]])
     """
 
-    _pool = staticmethod(F.avg_pool3d)
+    _pool = staticmethod(F.avg_pool2d)
 
 
 class SpatialAdaptivePool(TensorModule):

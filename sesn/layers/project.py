@@ -48,8 +48,8 @@ class ScaleProjection(TensorModule):
 
     def __init__(
         self,
-        *,
         reduce: Reduce = "max",
+        *,
         sharpness: float = SHARPNESS,
         taper: int = 0,
         leave_out: tuple[int, int] = (0, 0),

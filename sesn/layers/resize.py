@@ -16,6 +16,9 @@ from sesn.layers.typed import TensorModule
 
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 
+#: Bytes of a number in single precision.
+FLOAT32 = 4
+
 
 class ScaleUpsample(TensorModule):
     """More pixels at every scale: each map is interpolated by itself, as `nn.Upsample` does for images.
@@ -35,7 +38,7 @@ class ScaleUpsample(TensorModule):
         torch.Size([2, 8, 3, 32, 32])
     """
 
-    def __init__(self, *, factor: int = 2, mode: Interpolation = "bicubic") -> None:
+    def __init__(self, factor: int = 2, mode: Interpolation = "bicubic") -> None:
         super().__init__()
         self.factor = _checks.whole("factor", factor, 1)
         self.mode = cast(Interpolation, _checks.one_of("mode", mode, ("nearest", "bilinear", "bicubic")))
@@ -79,7 +82,7 @@ class ScaleDownsample(TensorModule):
         torch.Size([2, 8, 3, 8, 7])
     """
 
-    def __init__(self, *, factor: int = 2, mode: Literal["bilinear", "bicubic"] = "bicubic") -> None:
+    def __init__(self, factor: int = 2, mode: Literal["bilinear", "bicubic"] = "bicubic") -> None:
         super().__init__()
         self.factor = _checks.whole("factor", factor, 1)
         self.mode = _checks.one_of("mode", mode, ("bilinear", "bicubic"))
@@ -99,7 +102,8 @@ class ScaleDownsample(TensorModule):
         _checks.real_tensor("field", field, "b c s h w")
         side, rule = min(field.shape[-2:]), f"at least {self.factor}, the factor"
         _checks.require(side >= self.factor, "input side", side, rule, "use a larger image or a smaller factor")
-        if field.requires_grad and recording():  # torch cannot record the gradient of its filter for any batch
+        # Torch cannot record the gradient of its filter for any batch, and on CPUs has none of two bytes a number.
+        if field.element_size() < FLOAT32 or (field.requires_grad and recording()):
             down, across = (self._matrix(plain_number(side), field) for side in field.shape[-2:])
             return down @ field @ across.t()
         return each_map(lambda maps: self._sampled(maps, 1 / self.factor), field)
@@ -109,8 +113,9 @@ class ScaleDownsample(TensorModule):
 
     def _matrix(self, side: int, like: Tensor) -> Tensor:
         """What the filter does to columns of so many pixels: [pixels after, pixels before]."""
-        unit = torch.eye(side, dtype=like.dtype, device=like.device)
-        return self._sampled(unit[None, None], 1.0)[0, 0]
+        precise = torch.promote_types(like.dtype, torch.float32)
+        unit = torch.eye(side, dtype=precise, device=like.device)
+        return self._sampled(unit[None, None], 1.0)[0, 0].to(like.dtype)
 
     def extra_repr(self) -> str:
         """The factor and the filter."""

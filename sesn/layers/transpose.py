@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from sesn.algorithms import Axis
 from sesn.basis import SteerableBasis
-from sesn.layers.steerable import Sides, SteerableConv, pair_of
+from sesn.layers.fit import Fitted, fitted, fitted_weights, known_conv
+from sesn.layers.steerable import Sides, SteerableConv, known_basis, pair_of
 
 
 class ScaleConvTranspose(SteerableConv):
@@ -51,6 +53,43 @@ class ScaleConvTranspose(SteerableConv):
         super().__init__(
             in_channels, out_channels, basis, stride=stride, bias=bias, algorithm="dense", device=device, dtype=dtype
         )
+
+    @classmethod
+    def from_conv_transpose2d(
+        cls, conv: nn.ConvTranspose2d, basis: SteerableBasis, *, reference: int = 0
+    ) -> Fitted[Self]:
+        """Make a layer whose kernels at one scale are those of an ordinary transposed convolution.
+
+        The fit is by least squares, as in `ScaleConv.from_conv2d`.
+
+        Args:
+            conv: the transposed convolution, from maps to maps with `stride` times as many pixels: its kernel is odd,
+                its padding half the kernel's side, its output_padding the stride less one, and it has one group.
+            basis: the steerable functions and their scales.
+            reference: the index of the scale at which the kernels are fitted; 0 is the smallest.
+
+        Returns:
+            The layer and the relative residual, as a `Fitted`. A residual above 0.05 is warned about.
+
+        Raises:
+            UsageError: an argument breaks its rule.
+
+        Example:
+            >>> basis = sesn.complete_basis(sesn.ScaleGrid([1.0, 1.41, 2.0]), 3)
+            >>> finer = nn.ConvTranspose2d(8, 4, 3, stride=2, padding=1, output_padding=1)
+            >>> sesn.ScaleConvTranspose.from_conv_transpose2d(finer, basis).residual < 1e-6
+            True
+        """
+        conv, basis = known_conv(conv, nn.ConvTranspose2d), known_basis(basis)
+        weight, residual = fitted_weights(conv, basis, reference)
+        like: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
+        place: dict[str, Any] = {"stride": conv.stride, "bias": conv.bias is not None}
+        layer = cls(conv.in_channels, conv.out_channels, basis, **place, **like)
+        with torch.no_grad():
+            layer.weight.copy_(weight.transpose(0, 1))
+            if layer.bias is not None and conv.bias is not None:
+                layer.bias.copy_(conv.bias)
+        return fitted(layer, conv, residual, reference)
 
     def forward(self, field: Tensor) -> Tensor:
         """Spread a field over finer pixels.
