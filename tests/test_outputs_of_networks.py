@@ -49,6 +49,15 @@ class Tokens(nn.Module):
         tokens = self.patch(x).flatten(2).transpose(1, 2)
         return self.mix(torch.cat([self.first.expand(len(x), -1, -1), tokens], 1))
 
+class Objects(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patch, self.objects = nn.Conv2d(1, 4, 4, 4), nn.Parameter(torch.ones(9, 4))
+
+    def forward(self, x):
+        tokens = self.patch(x).flatten(2).transpose(1, 2)
+        return torch.softmax(self.objects @ tokens.mT, -1) @ tokens
+
 pooled = lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.AdaptiveAvgPool2d(1))
 """
 Sesn = Callable[..., Any]
@@ -175,7 +184,8 @@ REFUSED = {
     "Tokens": "for scales [b, c, s] give --grid, and for tokens [b, n, c] the grid that they lie on, --tokens, for ",
     "Tokens --with first=0": "for example 8x8",
     "Tokens --with first=5": "for example 8x8",
-    "Tokens --tokens 8": "must be ROWSxCOLUMNS, two whole numbers above 0; for example 14x14",
+    "Tokens --tokens 8": "two whole numbers above 0, or set for tokens that lie on no grid; for example 14x14",
+    "pooled --tokens set": "must be left out for an output (1, 2, 1, 1), which is no set [b, n, c] of tokens",
     "Tokens --tokens 5x5": "must be the grid of the tokens for images of 1x32x32, which is 8x8; run sesn check",
     "Tokens --tokens 5x1": "must be rows and columns of the tokens [b, n, c] that are returned, not of (1, 65, 4)",
     "pooled --tokens 8x8": "that are returned, not of (1, 2, 1, 1)",
@@ -199,6 +209,24 @@ def test_the_grid_that_is_proposed_is_that_of_the_size_that_will_be_chosen() -> 
     proposed = said(result).rpartition(": run sesn ")[2].split()
     assert proposed == [*words, "--tokens", "8x8"]
     assert CliRunner().invoke(app, proposed).exit_code == 0
+
+
+@pytest.mark.usefixtures("sesn")
+def test_a_set_is_proposed_where_tokens_are_as_many_for_every_size() -> None:
+    words = ["check", "networks.py:Objects"]
+    proposed = said(CliRunner().invoke(app, words)).rpartition(": run sesn ")[2].split()
+    assert proposed == [*words, "--tokens", "set"]
+    result = CliRunner().invoke(app, proposed)
+    assert result.exit_code == 0, result.output
+
+
+def test_a_set_is_measured_as_numbers_that_should_not_change(device: torch.device) -> None:
+    tokens = Answer(lambda x: x.mean((2, 3))[:, None, :, None].expand(-1, 5, -1, 3).flatten(2)).eval()
+    images = random_images(0, (2, 2, 16, 16), 1.0, None).to(device)
+    error = equivariance_error(OutputOf(tokens, tokens="set"), images, 0.5)
+    flat = equivariance_error(Answer(lambda x: tokens(x).flatten(1)).eval(), images, 0.5)
+    assert error.kind == "invariant"
+    assert torch.equal(error.valid, flat.valid)
 
 
 def test_in_python_the_message_names_the_wrapper() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -15,6 +15,9 @@ from sesn.errors import WrongTypeError
 MOST_LISTED = 12
 #: At most so many tokens that have no place in the image come before those of the grid: class tokens, registers.
 MOST_APART = 8
+#: Where tokens lie on no grid, as those that stand for detected objects.
+SET: Literal["set"] = "set"
+Tokens = tuple[int, int] | Literal["set"]
 
 
 class OutputError(WrongTypeError):
@@ -36,7 +39,8 @@ class OutputOf(nn.Module):
         module: a network that returns a tuple, a list, a dict, a dataclass, or tokens [b, n, c].
         output: the key, index or attribute of the tensor, such as "logits"; with dots between those of nested ones.
         tokens: rows and columns of the grid that the tokens lie on. A few tokens more come first and are left out:
-            class tokens and registers. For images of another size the grid keeps its proportions.
+            class tokens and registers. For images of another size the grid keeps its proportions. "set" if they lie on
+            no grid, as those that stand for detected objects: then their numbers should not change.
 
     Raises:
         WrongTypeError: when called, if the network returned nothing of the kind; the message lists what it returned.
@@ -49,7 +53,7 @@ class OutputOf(nn.Module):
         torch.Size([2, 3, 8, 8])
     """
 
-    def __init__(self, module: nn.Module, *, output: str | None = None, tokens: tuple[int, int] | None = None) -> None:
+    def __init__(self, module: nn.Module, *, output: str | None = None, tokens: Tokens | None = None) -> None:
         super().__init__()
         self.module, self.output, self.tokens = module, output, tokens
         self.apart = 0  # so many tokens were left out of the last output
@@ -77,6 +81,11 @@ class OutputOf(nn.Module):
             found = _taken(found, self.output)
         if self.tokens is None or not isinstance(found, Tensor):
             return found
+        if self.tokens == SET:
+            rule = f"left out for an output {_shape(found)}, which is no set [b, n, c] of tokens"
+            if found.dim() != 3:
+                raise OutputError(complaint("tokens", SET, rule))
+            return found.flatten(1)
         laid = laid_out(found, self.tokens)
         if laid is None:
             rule = f"rows and columns of the tokens [b, n, c] that are returned, not of {_shape(found)}"

@@ -165,9 +165,9 @@ def output_grid(
             f"the output {tuple(output.shape)} has three axes: for scales [b, c, s] give `grid=`, and for tokens "
             "[b, n, c] the grid that they lie on, `tokens=` of sesn.OutputOf"
             + (
-                f", for example {square}"
+                f", for example {square} ('set' if they lie on none)"
                 if square
-                else "; give a map [b, h, w] an axis of channels, as in output[:, None]"
+                else " ('set' if they lie on none); give a map [b, h, w] an axis of channels, as in output[:, None]"
             ),
             tokens=[square] if square else [],
         )

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from sesn._torch import version
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError
-from sesn.meter.outputs import OutputOf, laid_out
+from sesn.meter.outputs import SET, OutputOf, laid_out
 from sesn.meter.reading import Reading, call, odd_output
 from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
@@ -80,7 +80,8 @@ class _Recorder:
         self.trail = Trail(Path(grids=() if grid is None else (grid,)))
         self._path, self._side = self.trail.start, min(images.shape[-2:])
         # Tokens lie on a grid of the image's proportions, unless another is known.
-        self._tokens = (module.tokens if isinstance(module, OutputOf) else None) or (images.shape[-2], images.shape[-1])
+        told = module.tokens if isinstance(module, OutputOf) and module.tokens != SET else None
+        self._tokens = told or (images.shape[-2], images.shape[-1])
         self._token_count = 0
         self._counts: Counter[str] = Counter()
         self._made: dict[int, _Made] = {}  # by identity

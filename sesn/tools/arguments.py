@@ -19,7 +19,7 @@ from sesn._checks import complaint, require
 from sesn._source import line_of
 from sesn.errors import UsageError
 from sesn.meter.elements import Element, element_of
-from sesn.meter.outputs import OutputOf, UndecidedError
+from sesn.meter.outputs import SET, OutputOf, Tokens, UndecidedError
 from sesn.meter.reading import FEWEST_PIXELS, RejectedError, call, odd_output
 from sesn.scales import ScaleGrid
 from sesn.tools.images import USUAL_COUNT, image_set, random_images
@@ -129,13 +129,16 @@ def parse_numbers(name: str, text: str | None) -> list[float] | None:
         raise UsageError(complaint(name, text, rule, "for example 0.485,0.456,0.406")) from error
 
 
-def parse_tokens(text: str | None) -> tuple[int, int] | None:
-    """Rows and columns of the grid of tokens from "14x14", if they were given."""
+def parse_tokens(text: str | None) -> Tokens | None:
+    """Rows and columns of the grid of tokens from "14x14", or that they lie on none, if it was given."""
     if text is None:
         return None
+    if text == SET:
+        return SET
     rows, _, columns = text.lower().replace("×", "x").partition("x")
     found = _number(int, rows), _number(int, columns)
-    require(min(found) > 0, "tokens", text, "ROWSxCOLUMNS, two whole numbers above 0", "for example 14x14")
+    rule = f"ROWSxCOLUMNS, two whole numbers above 0, or {SET} for tokens that lie on no grid"
+    require(min(found) > 0, "tokens", text, rule, "for example 14x14")
     return found
 
 
@@ -304,7 +307,7 @@ def _fitted(
     if sizes.fixed and "canvas" in asked and not _told(context, "canvas"):
         asked["canvas"] = "keep"
         sizes, meter = sizes._replace(fixed=False), replace(meter, canvas="keep")
-    if isinstance(module, OutputOf) and module.tokens is not None:
+    if isinstance(module, OutputOf) and module.tokens not in (None, SET):
         _check_tokens(context, module, sizes.shape)
     apart = module.apart if isinstance(module, OutputOf) else 0
     said = [f"without the first {apart} token{'s' if apart > 1 else ''}, which the grid has no place for"]
@@ -312,11 +315,20 @@ def _fitted(
 
 
 def _first_grid(seed: int, grid: str, target: Target, wanted: tuple[Any, ...]) -> str:
-    """The grid that tokens lie on at the size that will be chosen, which need not be the one that was tried."""
-    module = OutputOf(target.build(seed), tokens=parse_tokens(grid))
+    """The grid that tokens lie on at the size that will be chosen, which need not be the one that was tried.
+
+    Tokens that are as many for images of every size lie on none.
+    """
+    own = target.build(seed)
+    module = OutputOf(own, tokens=parse_tokens(grid))
     with suppress(UsageError):  # measuring says what is wrong
         sizes = fitting_sizes(module, *wanted)
-        grid = "x".join(map(str, call(module, random_images(0, (1, *sizes.shape))).shape[-2:]))
+        channels, *sides = sizes.shape
+        image = random_images(0, (1, channels, *sides))
+        small = random_images(0, (1, channels, *(round(side / sizes.downscales[0]) for side in sides)))
+        if not sizes.fixed and call(own, image).shape == call(own, small).shape:
+            return SET
+        grid = "x".join(map(str, call(module, image).shape[-2:]))
     return grid
 
 

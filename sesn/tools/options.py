@@ -23,7 +23,10 @@ OutputName = Annotated[
     str | None,
     typer.Option("--output", metavar="KEY|INDEX", help="Which output to measure; write a.b for an output b inside a."),
 ]
-Tokens = Annotated[str | None, typer.Option(metavar="HxW", help="Rows and columns that the output's tokens lie on.")]
+Tokens = Annotated[
+    str | None,
+    typer.Option(metavar="HxW", help="Rows and columns that the output's tokens lie on, or set if they lie on none."),
+]
 #: The same for several networks.
 EACH = "A plain value is for all networks, and 2:VALUE is for the second alone. Repeat for more."
 EachWith = Annotated[
@@ -36,7 +39,7 @@ EachOutput = Annotated[
     list[str] | None, typer.Option("--output", metavar="[N:]KEY|INDEX", help=f"Which output to measure. {EACH}")
 ]
 EachTokens = Annotated[
-    list[str] | None, typer.Option("--tokens", metavar="[N:]HxW", help=f"Rows and columns of tokens. {EACH}")
+    list[str] | None, typer.Option("--tokens", metavar="[N:]HxW", help=f"Rows and columns of tokens, or set. {EACH}")
 ]
 InputShape = Annotated[
     str | None,
