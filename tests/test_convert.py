@@ -334,7 +334,11 @@ class Two(NamedTuple):
     field: Tensor
 
 
-@pytest.mark.parametrize("make", [lambda a, b: {"a": a, "b": [b, 3]}, lambda a, b: (a, {"b": b}), Two], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [lambda a, b: {"a": a, "b": [b, 3]}, lambda a, b: (a, {"b": b}), Two],
+    ids=["a dictionary", "a tuple", "a named tuple"],
+)
 def test_every_field_of_an_output_with_parts_is_projected(make: Any) -> None:
     original, image = Code(lambda x: make(x[:, :1], x.relu())), torch.randn(2, 1, 12, 12)
     network, report = sesn.convert(original, image, project="reference")
