@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import pytest
@@ -73,7 +74,8 @@ def test_channels_apart_add_up_to_the_whole() -> None:
 def test_without_context_delta_is_the_same() -> None:
     bare, full = (Meter().measure(network(), IMAGES, 1 / STEP, context=context) for context in (False, True))
     assert bool(bare.floor.isnan().all())
-    context = "floor", "ceiling", "ceiling_centred", "ceiling_detail"
+    assert bare.told_apart == math.inf
+    context = "floor", "ceiling", "ceiling_centred", "ceiling_detail", "told_apart"
     assert numbers(bare, *context) == numbers(full, *context)
 
 
