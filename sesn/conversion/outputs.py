@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from sesn.conversion.functions import FIELD
+
 
 def tensors(output: Any) -> Iterator[Tensor]:
     """Every floating-point tensor in an output."""
@@ -31,7 +33,7 @@ class ProjectedOutputs(nn.Module):
     def forward(self, output: Any) -> Any:
         """Give the output with maps in the place of fields."""
         if isinstance(output, Tensor):
-            return self.projection(output) if output.dim() == 5 else output
+            return self.projection(output) if output.dim() == FIELD else output
         if isinstance(output, dict):
             return type(output)((name, self(value)) for name, value in output.items())
         if isinstance(output, list | tuple):
