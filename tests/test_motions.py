@@ -285,3 +285,21 @@ def test_what_cannot_be_done_is_refused(element, shape, options, words):
 def test_elements_that_are_none_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+class Halved(nn.Module):
+    """Keeps the lowest frequencies only, which are cut out of the spectrum and padded with zeros again."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        h, w = images.shape[-2:]
+        spectrum = torch.fft.fftshift(torch.fft.fft2(images), dim=(-2, -1))
+        kept = F.pad(spectrum[..., h // 2 - 3 : h // 2 + 4, w // 2 - 3 : w // 2 + 4], (w // 2 - 3, w // 2 - 4) * 2)
+        return torch.fft.ifft2(torch.fft.ifftshift(kept, dim=(-2, -1))).real
+
+
+@pytest.mark.parametrize("make", [Halved, lambda: sesn.NestedReLU(range(8, 33))], ids=["cut", "nested"])
+def test_the_number_of_waves_is_not_taken_for_that_of_pixels(device, make):
+    layer, images = make(), put(random_images(1, (2, 1, 32, 32)), device)
+    shift = ScaleTranslation(1.0, (1.0, 2.0))
+    for _ in range(2):  # what it keeps between calls must not matter
+        assert CIRCULAR.measure(layer, images, shift, context=False).all.max() < ROUNDING

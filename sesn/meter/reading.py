@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -35,6 +35,8 @@ LOST = ("something that hides how the output comes from the images",)
 ON_META = "on the meta device, which holds no numbers"
 #: Two answers to the same images whose Delta exceeds this, and the rounding of the module's dtype, are different.
 _SAME = torch.finfo(torch.float32).eps
+#: What was rearranged on the way cannot show more than so many times the image: padding adds less.
+_WIDEST = 1.5
 #: The fewest pixels a rescaled side may have.
 FEWEST_PIXELS = 3
 #: The most pixels that a rescaled side may have: more is a slip of the pen, and would fill the memory.
@@ -61,7 +63,10 @@ class Reading:
         left = min(self.output.shape[-2:]) if self.output.dim() >= 4 else 1
         if self.path is None:
             return Receptive(0, self.side / left, math.nan)
-        return self.path.seen_on(left) if left > 1 else self.path.seen
+        seen = self.path.seen_on(left) if left > 1 else self.path.seen
+        # Of spectra the number of waves was taken for pixels: then the sides alone show how far apart outputs are.
+        wrong = math.isnan(seen.first) and seen.stride * left > _WIDEST * self.side
+        return replace(seen, stride=self.side / left) if wrong else seen
 
     @property
     def sampling(self) -> tuple[float, float]:

@@ -29,6 +29,8 @@ _LOOKS = re.compile(
     r"|pixel_(un)?shuffle|roll|flip|cumsum|r?matmul|bmm|baddbmm|einsum|linear"
     r"|scaled_dot_product|(native_)?multi_head_attention|transformer_encoder)"
 )
+#: Functions that ask their other tensor for its dtype and device, not for its values.
+_CASTS = ("to", "type_as")
 #: Functions that look at the whole map; layer norm does where it is over several axes.
 _LOOKS_EVERYWHERE = ("group_norm", "instance_norm")
 
@@ -228,7 +230,8 @@ class Trail(TorchFunctionMode):
         outputs = () if self._reading else [*_tensors((made,))]
         if not outputs:
             return
-        inputs = [*_tensors((args, named))]
+        casts = getattr(function, "__name__", "") in _CASTS
+        inputs = [*_tensors(args[:1] if casts else (args, named))]
         path = self._source(inputs)
         if any(isinstance(tensor, nn.Parameter) and id(tensor) not in self._owned for tensor in inputs):
             path = (path or Path()).hiding("a parameter of a layer that was not called")
