@@ -39,8 +39,10 @@ def test_an_old_pickle_is_the_same_basis() -> None:
     old = pickle.loads(zlib.decompress(base64.b85decode(PICKLED)))
     new = sesn.basis_b(GRID, 5, 2, max_order=1, mult=1.4)
     assert isinstance(old, SteerableBasis)
-    assert (repr(old), old.signature, old.pairs) == (repr(new), new.signature, new.pairs)
+    assert (repr(old), old.pairs, old.signature.keys()) == (repr(new), new.pairs, new.signature.keys())
     # Another version of torch rounds an exponential otherwise in its last bit.
+    for key, numbers in new.signature.items():
+        assert old.signature[key] == pytest.approx(numbers, rel=4 * torch.finfo(torch.float64).eps, abs=0), key
     torch.testing.assert_close(old.functions, new.functions, rtol=4 * torch.finfo(torch.float64).eps, atol=0)
     assert old.reach == new.reach
 
