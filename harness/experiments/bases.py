@@ -2,8 +2,8 @@
 
 The network is SESN Vector on MNIST-scale at 56 pixels, to which images are enlarged to the nearest pixel, with four
 scales a third of an octave apart and 49 functions of 15 x 15 pixels at most. Each family has the settings that its
-authors chose for training without and with random scaling (Sosnovik, Moskalev & Smeulders, ICCV workshop 2021). The
-network of the fitted basis is pooled by means, as its authors have it.
+authors chose for training without and with random scaling (Sosnovik, Moskalev & Smeulders, ICCV workshop 2021). A
+family that a method brings is measured in the network of that method.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sesn import (
     basis_log_radial,
 )
 from sesn._checks import looked_up
-from sesn.methods import disco
+from sesn.methods import published_bases
 from sesn.methods.method import CHANNELS, COLOURS
 from sesn.methods.steerable import SESN_VECTOR, vector_parts
 from sesn.networks import Regime, mnist, multiply_adds
@@ -70,23 +70,20 @@ def _fourier_bessel(augmented: bool) -> SteerableBasis:
     return basis_fourier_bessel(_grid(0.6 if augmented else 0.88), WINDOW, SIZE)
 
 
-#: By name, the basis without and with random scaling.
+#: By name, the basis without and with random scaling; after those of the library, those that methods bring.
 BASES: dict[str, Callable[[bool], SteerableBasis]] = {
     "hermite": _hermite,
     "log-radial": _log_radial,
     "bspline": _bspline,
     "fourier-bessel": _fourier_bessel,
-    "fitted": disco.mnist_basis,
-}
-#: The networks that were published with other pools than the rest.
-PARTS: dict[str, Callable[[Regime], mnist.StageParts]] = {"fitted": disco.mnist_parts}
+} | {name: network.bases[name] for name, (_, network) in published_bases().items()}
 
 
 def network_of(basis: str, regime: Regime) -> nn.Module:
     """The network with one of the bases."""
     made = looked_up("basis", basis, BASES)(regime.augmented)
-    parts = PARTS[basis](regime) if basis in PARTS else vector_parts(made)
-    return mnist.MNISTSkeleton(lambda _regime: parts)(regime.recipe, regime.resolution, regime.augmented)
+    _, own = published_bases().get(basis, (None, mnist.MNISTSkeleton(lambda _regime: vector_parts(made))))
+    return own(regime.recipe, regime.resolution, regime.augmented)
 
 
 # --- Delta and cost
@@ -149,8 +146,8 @@ class BasisMNISTSettings(MNISTSettings):
     basis: str
 
 
-#: How a budget differs from that of `mnist-scale`. The smoke budget has enough to see that all of it works, and the lite
-#: budget has half the epochs, since the whole table is trained at 56 pixels.
+#: How budgets differ from those of `mnist-scale`. The smoke budget has enough to see that all of it works, and the lite
+#: one has half the epochs, since the whole table is trained at 56 pixels.
 REDUCED: dict[Budget, dict[str, Any]] = {
     "smoke": {"epochs": 1, "train_images": 256, "test_images": 100, "delta_images": 0},
     "lite": {"epochs": 6},

@@ -10,14 +10,14 @@ import pandas as pd
 from harness.report.select import Selection, first, where
 from harness.report.summaries import medians
 from harness.report.tables import Table, TableEntry, numeric
+from sesn.methods import published_bases
 
-#: The families in the order of the table, and whether their functions are products of one-dimensional ones.
-FAMILIES = {
+#: The library's families in the order of the table, and whether their functions are products of one-dimensional ones.
+OWN = {
     "hermite": ("Hermite, type B", True),
     "bspline": ("B-spline", True),
     "fourier-bessel": ("Fourier-Bessel", False),
     "log-radial": ("log-radial harmonics", False),
-    "fitted": ("DISCO (fitted)", False),
 }
 OUTPUTS = ("layer", "two layers")
 COLUMNS = ["basis", "augmented", "of", "downscale", "delta", "multiply_adds", "test_error"]
@@ -44,7 +44,11 @@ def table(frame: Any) -> Table:
     factors = sorted({float(factor) for factor in frame["downscale"]})
     heading = [f"Δ of {'a layer' if of == 'layer' else of}, {factor:g}×" for of in OUTPUTS for factor in factors]
     lines = []
-    for key, (label, products) in FAMILIES.items():
+    brought = {
+        name: (f"{row.label} ({name})", network.bases[name](False).separable)
+        for name, (row, network) in published_bases().items()
+    }
+    for key, (label, products) in (OWN | brought).items():
         for augmented in (False, True):
             part = where(frame, basis=key, augmented=augmented)
             if len(part):

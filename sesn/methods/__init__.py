@@ -36,6 +36,7 @@ from sesn.methods.sicnn import SICNN_SCALAR, SICNN_VECTOR
 from sesn.methods.ss_cnn import SS_CNN
 from sesn.methods.steerable import SESN_A, SESN_B, SESN_C, SESN_SCALAR, SESN_VECTOR
 from sesn.networks import Recipe
+from sesn.networks.mnist import MNISTSkeleton
 
 #: The colours stay apart for readers with any colour vision (a test simulates it), within each of the networks.
 _ROWS = (
@@ -173,3 +174,9 @@ def methods_on(network: str, recipe: str = "paper") -> list[Method]:
     """The methods that have such a network, in order."""
     discover()
     return [row for row in METHODS.values() if row.lacks(network, recipe) is None]
+
+
+def published_bases() -> dict[str, tuple[Method, MNISTSkeleton]]:
+    """The families of bases that methods bring, by name: each method and its network, which makes the basis."""
+    skeletons = [(row, row.networks.get("mnist")) for row in METHODS.values()]
+    return {name: (row, own) for row, own in skeletons if isinstance(own, MNISTSkeleton) for name in own.bases}

@@ -163,7 +163,7 @@ DISCO = Method(
     Source("Sosnovik et al. 2021, BMVC", "Discrete Filters"),
     "#F0FF48",
     {
-        "mnist": mnist.MNISTSkeleton(mnist_parts),
+        "mnist": mnist.MNISTSkeleton(mnist_parts, {"fitted": mnist_basis}),
         "stl10": wrn.WRNSkeleton(wrn_parts),
         "stir": stir.STIRSkeleton(stir_parts),
     },

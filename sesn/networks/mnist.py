@@ -8,12 +8,13 @@ at 56 upsamples it, bilinearly by the paper and to the nearest pixel by the rele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
 from sesn import _checks
+from sesn.basis import SteerableBasis
 from sesn.errors import UsageError
 from sesn.networks.skeleton import MAP, OTHER_CHANNELS, RESOLUTIONS, Carrier, NetworkTask, Recipe, Regime, Skeleton
 
@@ -62,9 +63,16 @@ TASK = NetworkTask(
 
 @dataclass(frozen=True)
 class MNISTSkeleton(Skeleton):
-    """The MNIST-scale network over a method's parts."""
+    """The MNIST-scale network over a method's parts.
+
+    Attributes:
+        parts: makes them from a regime.
+        bases: families of bases that it was published with, by name, each made for training without or with random
+            scaling. The comparison of bases has a line for each.
+    """
 
     parts: PartsOf
+    bases: Mapping[str, Callable[[bool], SteerableBasis]] = field(default_factory=dict)
 
     def __call__(
         self,
