@@ -53,6 +53,7 @@ def results(budget: str = "lite", seed: int = 0) -> Iterator[Result]:
         _stl10,
         _projections,
         _bases,
+        _rectifiers,
         _generalisation,
         _gpu,
     ):
@@ -288,6 +289,17 @@ def _bases(budget: Any, noise: Any) -> Iterator[Result]:
         "augmented": True,
     }
     yield from rows(Cell("mnist-basis", 1, budget, "sesn-vector", settings), [Measurement("test_error", (2.2,))])
+
+
+def _rectifiers(budget: Any, noise: Any) -> Iterator[Result]:
+    for rectifier, level in (("relu", 1e-2), ("bandlimited", 1e-3), ("nested", 1e-12)):
+        for width in (0.0, 1.5):
+            settings = {"images": "stl10", "image_count": 3, "width": width, "rectifier": rectifier}
+            found = [
+                Measurement("delta", _values(noise, level), {"action": action, "pixels": pixels, "shift": shift})
+                for action, pixels, shift in (("scaling", 68, 0.0), ("scaling", 48, 0.0), ("translation", 96, 1.0))
+            ]
+            yield from rows(Cell("delta-rectifier", 1, budget, "", settings), found)
 
 
 def _gpu(budget: str, noise: Any) -> Iterator[Result]:

@@ -22,6 +22,7 @@ from harness.experiments.gpu import GPU
 from harness.experiments.parameters import PARAMETERS
 from harness.experiments.projections import DELTA_PROJECTION, MNIST_PROJECTION
 from harness.experiments.properties import PROPERTIES
+from harness.experiments.rectifiers import DELTA_RECTIFIER
 from harness.experiments.training import MNIST_SCALE, STL10, STL10_REDUCED
 from harness.records import Cell as Cell
 from harness.records import Measurement as Measurement
@@ -33,6 +34,7 @@ from sesn.errors import UsageError, WrongTypeError
 EXAMPLE = "mine.py:MINE, where MINE is a harness.experiments.Experiment"
 _ROWS = (
     *(PARAMETERS, PROPERTIES, DELTA_DEPTH, DELTA_DOWNSCALE, DELTA_INTERSCALE, DELTA_PROJECTION, DELTA_BASIS),
+    DELTA_RECTIFIER,
     *(EPOCH_TIME, MNIST_SCALE, STL10, STL10_REDUCED, MNIST_PROJECTION, MNIST_BASIS, SCALE_GENERALISATION, GPU),
 )
 
