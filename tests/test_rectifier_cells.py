@@ -72,4 +72,8 @@ def test_what_the_docs_promise_of_the_nested_relu_holds_in_the_rows():
         if name == "nested" and action == "scaling":
             assert delta <= deltas["bandlimited", *place], place
             assert pixels != LISTED or delta <= 1e-27, place
-    assert len(table(measured).lines) == len(NAMES)
+    made = [[entry.text for entry in line] for line in table(measured).lines]
+    assert [line[0] for line in made] == [*NAMES.values()]
+    shown = (ROWS.parents[1] / "docs" / "measuring-delta.md").read_text(encoding="utf-8")
+    for name, *numbers in made:
+        assert f"| `{name}` | {' | '.join(numbers[:4])} |" in shown, name
