@@ -141,7 +141,7 @@ REFUSED = {
     "networks.py:needs": "missing a required argument: 'width'; it takes width, and --with gives one as in width=16",
     "networks.py:build --with width=thin": "the factory failed: TypeError",
     "networks.py:downloads": "OSError: the network is down (networks.py, line 17); for random weights give",
-    "networks.py:Lacks": "the module needs the package far_off, which is not there; install it, for example with",
+    "networks.py:Lacks": "the module needs the package far_off, which is missing; install it, for example with",
     "networks.py:instance --draws 3": "must be 1 where the weights are given",
     "networks.py:build --weights gone.pt": "there is no such file",
     "networks.py:build --weights networks.py": "cannot be read as weights alone (Weights only load failed); write them",
@@ -180,9 +180,7 @@ def test_where_weights_cannot_be_had_the_argument_for_random_ones_is_named(sesn:
 
 def test_a_package_that_a_factory_needs_is_named_without_the_traceback_in_its_error(sesn: Sesn) -> None:
     told = said(sesn("check", "networks.py:optional"))
-    assert told.startswith(
-        "error: `networks.py:optional`: the factory failed: the package einops is not there; install"
-    )
+    assert told.startswith("error: `networks.py:optional`: the factory failed: the package einops is missing; install")
     assert "Traceback" not in told
 
 

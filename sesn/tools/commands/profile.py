@@ -39,7 +39,7 @@ def profile(
     sort: Annotated[
         str, typer.Option(help="Sort by order (of the calls), or by added or delta, the largest first.")
     ] = "order",
-    all_: Annotated[bool, typer.Option("--all", help="Also show what adds nothing, one line for each.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show submodules that add nothing.")] = False,
     json: options.JsonPath = None,
     picture: options.PicturePath = None,
     force: options.Force = False,
