@@ -146,7 +146,7 @@ REFUSED = {
     "networks.py:build --weights gone.pt": "there is no such file",
     "networks.py:build --weights networks.py": "cannot be read as weights alone (Weights only load failed); write them",
     "networks.py:build --weights note.txt": "cannot be read as weights alone",
-    "networks.py:build --weights bad.safetensors": "is no file of safetensors",
+    "networks.py:build --weights bad.safetensors": "is not a safetensors file",
     "networks.py:build --weights whole.pt": "cannot be read as weights alone",
     "networks.py:build --weights epoch.pt": "holds a dict of epoch, not weights by name",
     "networks.py:build --weights good.safetensors --with width=4": "of another shape: weight is (2, 1, 3, 3) there and",
@@ -264,6 +264,6 @@ def test_a_file_of_torchscript_is_told_from_one_of_weights(sesn: Sesn) -> None:
     assert "is named like a file of weights" in said(sesn("check", "weights.pth"))
     assert "for example network.py:build --weights weights.pth" in said(sesn("check", "weights.pth:build"))
     refused = said(sesn("check", "script.pt"))
-    assert "`script.pt` is a file of TorchScript: write network = torch.jit.load('script.pt') into a" in refused
+    assert "`script.pt` is a TorchScript file: write network = torch.jit.load('script.pt') into a" in refused
     Path("network.py").write_text("import torch\nnetwork = torch.jit.load('script.pt')\n", encoding="utf-8")
     assert sesn("check", "network.py:network").exit_code == 0
