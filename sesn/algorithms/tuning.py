@@ -126,7 +126,7 @@ def timed(job: Job, step_of: Callable[[Ways], Step]) -> Decision:
             return known
         times = _contest(job, known.ways, step_of)
         if times is None:
-            warnings.warn("there is not memory enough to time a layer; the model chooses", RuntimeWarning, stacklevel=2)
+            warnings.warn("there is not enough memory to time a layer; the model chooses", RuntimeWarning, stacklevel=2)
             return known
         assert job.batch is not None  # nobody times a graph
         MEMORY.current.add(hardware(job.device), job.key, job.batch, times)

@@ -48,7 +48,7 @@ def profile(
 ) -> None:
     """Measure Δ after every submodule of a network, to see which layer breaks its equivariance.
 
-    The first number is Δ relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
+    The column "rel. Δ" is relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter
