@@ -149,8 +149,8 @@ class BasisMNISTSettings(MNISTSettings):
     basis: str
 
 
-#: How a budget differs from that of `mnist-scale`. The smoke budget has enough to see that everything works, and the
-#: lite budget has half the epochs, since the whole table is trained at 56 pixels.
+#: How a budget differs from that of `mnist-scale`. The smoke budget has enough to see that all of it works, and the lite
+#: budget has half the epochs, since the whole table is trained at 56 pixels.
 REDUCED: dict[Budget, dict[str, Any]] = {
     "smoke": {"epochs": 1, "train_images": 256, "test_images": 100, "delta_images": 0},
     "lite": {"epochs": 6},
