@@ -29,7 +29,7 @@ def install(session: nox.Session, *what: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff's rules and format, and the direction of imports; `-- --fix` repairs what it can."""
+    """Check Ruff's rules and format, and the direction of imports; `-- --fix` repairs what it can."""
     install(session, "ruff")
     session.run("ruff", "check", ".", *session.posargs)
     # `--fix` is asked of the formatter by leaving its `--check` out.
@@ -39,21 +39,21 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy in strict mode on sesn, harness and this file."""
+    """Run Mypy in strict mode on sesn, harness and this file."""
     install(session, "-e", ".[dev]")
     session.run("mypy", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The quick tests; a later `-m` or `-n` after `--` wins."""
+    """Run the quick tests; `-m` or `-n` after `--` replaces the default."""
     install(session, "-e", ".[harness,cluster,test]")
     session.run("pytest", "-m", "not slow", *TWO_WORKERS, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(default=False)
 def thorough(session: nox.Session) -> None:
-    """Every test, the slow ones too, with many more examples per property."""
+    """Run every test, the slow ones too, with many more examples per property."""
     install(session, "-e", ".[harness,cluster,test]")
     env = {**ONE_THREAD, "HYPOTHESIS_PROFILE": "thorough"}
     session.run("pytest", *TWO_WORKERS, *session.posargs, env=env)
@@ -61,7 +61,7 @@ def thorough(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def oldest(session: nox.Session) -> None:
-    """The library's quick tests on the oldest torch and numpy that are promised (on Linux with CUDA: 3 GB)."""
+    """Run the library's quick tests on the oldest torch and numpy that are promised (3 GB on Linux)."""
     promised = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
     # Without constraints.txt, whose versions want a newer numpy.
     session.install(*(each.replace(">=", "==") for each in promised), "-e", ".[harness,test]")
@@ -122,14 +122,14 @@ def zoo(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def reproduce(session: nox.Session) -> None:
-    """Run the main job on embedded data."""
+    """Run a short version of every experiment on embedded data and draw the report."""
     install(session, "-e", ".[harness]")
     session.run("sesn", "reproduce", *session.posargs)
 
 
 @nox.session(default=False)
 def report(session: nox.Session) -> None:
-    """Fail where the committed report is not what the committed rows give; `-- --only figure-2` draws one anew."""
+    """Fail if the committed report is not what the committed rows give; `-- --only figure-2` redraws one figure."""
     install(session, "-e", ".[harness]")
     session.run("sesn", "report", *(session.posargs or ("--check",)))
 
@@ -146,7 +146,7 @@ def browser(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def kernels(session: nox.Session) -> None:
-    """The fused kernels without a GPU: in Triton's interpreter, and compiled for sm_80 and sm_90 (290 MB more)."""
+    """Test the fused kernels without a GPU: in Triton's interpreter, and compiled for sm_80 and sm_90 (290 MB more)."""
     install(session, "-e", ".[harness,test,gpu]")
     for interpret in ("1", "0"):
         env = {**ONE_THREAD, "TRITON_INTERPRET": interpret, "TRITON_DEFAULT_FP_FUSION": "1"}
@@ -155,7 +155,7 @@ def kernels(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def gpu(session: nox.Session) -> None:
-    """Test and time everything on this machine's GPU; `-- --device cpu` rehearses it (on Linux with CUDA: 3 GB)."""
+    """Test and time everything on this machine's GPU; `-- --device cpu` rehearses it (3 GB on Linux)."""
     # Without constraints.txt: torch's build for CUDA asks for a Triton of its own.
     session.install("-e", ".[harness,test,gpu]")
     session.run("sesn", "gpu", *session.posargs)
@@ -163,6 +163,6 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def train(session: nox.Session) -> None:
-    """Train on MNIST-scale; which methods, budget and data stand after `--`."""
+    """Train on MNIST-scale; give methods, budget and data after `--`."""
     install(session, "-e", ".[harness]")
     session.run("sesn", "run", "mnist-scale", *session.posargs)

@@ -233,7 +233,9 @@ class Experiment:
         for draft in drafts:
             one = self._planned(request.budget, *self._checked(draft))
             if one.cell.id in planned:
-                raise UsageError(f"{what}: `cells` must return each cell once, and returned twice {one.cell.title}")
+                raise UsageError(
+                    f"{what}: `cells` must return each cell once, but returned one twice: {one.cell.title}"
+                )
             planned[one.cell.id] = one
         return list(planned.values())
 

@@ -120,7 +120,7 @@ def worded(what: str, path: Path | None = None) -> Iterator[None]:
             raise
         said = f"{type(error).__name__}: {error}"
         if not isinstance(error, ModuleNotFoundError) and (package := missing_package(error)):  # whose words are short
-            said = f"the package {package} is not there; install it, for example with python -m pip install {package}"
+            said = f"the package {package} is missing; install it, for example with python -m pip install {package}"
         raise UsageError(f"{what} failed: {said}{line_of(error, path)}") from error
 
 

@@ -1,4 +1,4 @@
-"""The two kinds of error: what is raised for bad input is a `UsageError`, and anything else is a bug."""
+"""The errors of the library: bad input raises a `UsageError` or one of its kinds, and any other error is a bug."""
 
 from __future__ import annotations
 

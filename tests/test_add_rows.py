@@ -130,8 +130,8 @@ def test_a_cell_that_is_stored_is_not_contradicted(tmp_path: Path) -> None:
         (b"", "it is empty"),
         (b"\n \n", "it is empty"),
         (bytes(range(256)), ":1: this line cannot be read"),
-        (b"\xff\xfe" + GOOD.decode().encode("utf-16-le"), ":1: this is no text in UTF-8"),
-        (GOOD.replace(b"a100".upper(), b"\xe9"), "this is no text in UTF-8"),
+        (b"\xff\xfe" + GOOD.decode().encode("utf-16-le"), ":1: this is not text in UTF-8"),
+        (GOOD.replace(b"a100".upper(), b"\xe9"), "this is not text in UTF-8"),
         (b"hello\n", ":1: this line cannot be read"),
         (b"[1]\n", ":1: this line cannot be read (it is no object)"),
         (GOOD[:-30], ":6: this line cannot be read"),
@@ -154,14 +154,14 @@ def of(**fields: Any) -> Callable[[list[dict[str, Any]]], None]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda lines: lines[0].update(values=["nan"]), ":3: line 1 has a value that is no finite number"),
+        (lambda lines: lines[0].update(values=["nan"]), ":3: line 1 has a value that is not a finite number"),
         (lambda lines: lines[0].update(values=[1e999]), ":1: this line cannot be read"),
         (lambda lines: lines[1].update(values=["inf"]), "line 2 has a value"),
         (lambda lines: lines[0].update(values=[]), "`values` must be a list of numbers"),
         (lambda lines: lines[0].update(values=["3"]), "is no number"),
         (lambda lines: lines[0].update(metric="beauty"), "`metric` (='beauty') must be one of"),
         (lambda lines: lines[1].update(at={"not a name": 1}), "its names must be identifiers"),
-        (lambda lines: lines[1].update(at={"of": None}), "which is no text and no finite number"),
+        (lambda lines: lines[1].update(at={"of": None}), "neither text nor a finite number"),
         (of(machine=""), "`machine` (='') must be text"),
         (of(device=" "), "`device` (=' ') must be text"),
         (of(code=3), "`code` (=3) must be text"),
@@ -212,13 +212,13 @@ NO_CELLS = {
 def test_a_cell_that_no_plan_has_is_refused(name: str, tmp_path: Path) -> None:
     cell, reason = NO_CELLS[name]
     said = refused(encode(result(CELLS[1])) + encode(result(cell)), tmp_path)
-    assert reason in said or "send a file each" in said
+    assert reason in said or "send one file each" in said
     assert reason in refused(encode(result(cell)), tmp_path)
 
 
 def test_two_experiments_need_two_files(tmp_path: Path) -> None:
     other = EXPERIMENTS["epoch-time"].plan(Request())[0].cell
-    assert ":6: it is of epoch-time, and the lines before are of parameters" in refused(
+    assert ":6: it is of epoch-time, but the lines before are of parameters" in refused(
         encode(result(CELLS[0])) + encode(result(other)), tmp_path
     )
 

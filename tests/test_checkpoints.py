@@ -135,7 +135,7 @@ def interrupted_run(scratch: Path) -> Path:
 
 
 def starts_anew(scratch: Path, undisturbed: dict, words: str) -> None:
-    with pytest.warns(UserWarning, match=rf"training\.safetensors is not used, training starts anew: .*{words}"):
+    with pytest.warns(UserWarning, match=rf"training\.safetensors is not used, so training starts again: .*{words}"):
         found = train(tiny.job, tiny.cell(), Context(scratch=scratch))
     assert tiny.values(found) == undisturbed["adam"]
 

@@ -70,19 +70,19 @@ def test_rows_on_other_data_are_named_by_the_plan(tmp_path: Path, monkeypatch: p
             "1 stored cells are on other data (mnist) than the planned ones (embedded): they tell how long cells take"
             in told
         )
-        assert "count as done where --data FOLDER or $SESN_DATA names the folder of those data" in told
+        assert "count as done if --data FOLDER or $SESN_DATA names the folder with those data" in told
 
 
 def test_status_names_what_is_running(tmp_path: Path) -> None:
-    assert "a run is going on" not in invoke("status", "--rows", tmp_path).stdout
+    assert "a run is in progress" not in invoke("status", "--rows", tmp_path).stdout
     with Writer(tmp_path) as writer:
         writer.tell([Doing("mnist-scale cnn, seed=0", 0.25, "epoch 15/60, loss 0.020")])
         told = invoke("status", "--rows", tmp_path).stdout
-        assert f"a run is going on (pid {os.getpid()} on " in told
+        assert f"a run is in progress (pid {os.getpid()} on " in told
         assert "  mnist-scale cnn, seed=0: 25%, epoch 15/60, loss 0.020" in told
         as_json = json.loads(invoke("status", "--rows", tmp_path, "--json").stdout)
         assert as_json["running"]["cells"][0]["fraction"] == 0.25
-    assert "a run is going on" not in invoke("status", "--rows", tmp_path).stdout
+    assert "a run is in progress" not in invoke("status", "--rows", tmp_path).stdout
 
 
 def test_a_run_tells_which_cell_it_is_at(selftest: pytest.MonkeyPatch, tmp_path: Path) -> None:

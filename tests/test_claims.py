@@ -149,10 +149,10 @@ def test_sesn_is_best_only_beyond_chance_and_beside_all_methods() -> None:
     open_one = card(everybody([2.0, 2.6, 2.3], [2.1, 2.7, 2.4]))["best-28"]
     assert (open_one["verdict"], "leaves it open" in open_one["why"]) == ("undecided", True)
     few = card([*trained("sesn-vector", apart), *trained("cnn", close)])["best-28"]
-    assert (few["verdict"], few["why"]) == ("undecided", "It takes 8 methods to compare with, and 1 were measured.")
+    assert (few["verdict"], few["why"]) == ("undecided", "Methods to compare with that were measured: 1 of 8.")
     two = card(everybody(apart[:2], close[:2]))["best-28"]
     assert (two["verdict"], math.isnan(two["low"])) == ("undecided", True)
-    assert two["why"] == "Three realisations are the least that show a spread; here there are 2."
+    assert two["why"] == "At least three realisations are needed to show a spread; the number here is 2."
 
 
 def test_an_error_is_the_printed_one_within_the_combined_interval() -> None:

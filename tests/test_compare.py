@@ -84,7 +84,7 @@ class Signs(nn.Module):
 def test_none_is_called_near_where_all_are_at_chance() -> None:
     networks = {"signs": Signs(), "twice": nn.Sequential(nn.Conv2d(1, 2, 1), Signs()).eval()}
     words = "\n".join(sentences(compare(networks, IMAGES, [1 / 2])))
-    assert "none is near to equivariance: the relative Δ of the best one, " in words
+    assert "no network is near equivariance: the relative Δ of the best, " in words
     assert "is nearest" not in words
 
 

@@ -181,7 +181,7 @@ def test_a_hostile_member_is_not_unpacked(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_the_wanted_file_itself_must_be_a_plain_file(tmp_path: Path, kind: bytes) -> None:
     path = archive(tmp_path / "bad.tar.gz", {}, hostile(next(iter(CONTENT)), kind, "/etc/passwd"))
-    with pytest.raises(ValueError, match=r"train_X\.bin is no plain file in the archive"):
+    with pytest.raises(ValueError, match=r"train_X\.bin is not a plain file in the archive"):
         extract(path, WANTED, tmp_path / "root")
     assert not (tmp_path / "root").exists()
 

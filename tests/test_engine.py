@@ -79,7 +79,7 @@ ENDINGS = {
     "skip": ("skipped", "there is nothing to see"),
     "exit": ("failed", "the worker exited with status 3"),
     "give up": ("failed", "SystemExit: a library gives up"),
-    "be killed": ("failed", "the worker was killed (SIGKILL), as the system does where memory runs out"),
+    "be killed": ("failed", "the worker was killed (SIGKILL), as the system does when memory runs out"),
     "crash": ("failed", "the worker crashed (SIGSEGV)"),
     "crash without a name": ("failed", f"the worker crashed (signal {signal.SIGRTMIN + 1})"),
     "exhaust memory": ("failed", "MemoryError: out of memory"),

@@ -163,9 +163,9 @@ def test_every_planned_cell_of_every_experiment_reads_back(key: str) -> None:
 
 
 RETURNED: dict[str, tuple[Any, str]] = {
-    "a number": (lambda: 0.5, "must return a list of Measurement, and returned 0.5"),
-    "nothing": (lambda: None, "must return a list of Measurement, and returned None"),
-    "a plain tuple": (lambda: [("delta", (0.5,))], "must return a list of Measurement, and returned ('delta', (0.5,))"),
+    "a number": (lambda: 0.5, "must return a list of Measurement, but returned 0.5"),
+    "nothing": (lambda: None, "must return a list of Measurement, but returned None"),
+    "a plain tuple": (lambda: [("delta", (0.5,))], "must return a list of Measurement, but returned ('delta', (0.5,))"),
     "one value": (lambda: [Measurement("delta", 0.5)], "`values` of delta (=0.5) must be a tuple of numbers"),  # type: ignore[arg-type]
     "words": (lambda: [Measurement("delta", ("a",))], "`values of delta` (=('a',)) must be a sequence of numbers"),  # type: ignore[arg-type]
     "a place": (lambda: [Measurement("delta", (0.5,), 3)], "`at` of delta (=3) must be names and values"),  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ BAD = {
     "no file": ("{folder}/none.py:MINE", "there is no file"),
     "no name": ("{folder}/mine.py:YOURS", "mine.py has no name `YOURS`"),
     "no name at all": ("{folder}/mine.py", "must be a key or FILE.py:NAME"),
-    "not an experiment": ("{folder}/mine.py:NUMBER", "must be a harness.experiments.Experiment, and is of type int"),
+    "not an experiment": ("{folder}/mine.py:NUMBER", "must be a harness.experiments.Experiment, but is of type int"),
     "a key that is taken": (
         "{folder}/mine.py:TAKEN",
         "`key` (='parameters') must be a key that no other experiment has",
@@ -211,7 +211,7 @@ BAD = {
     "unknown": ("delta-dept", "did you mean 'delta-depth'?"),
     "cells that fail": ("{folder}/mine.py:BROKEN", "making its cells failed: ZeroDivisionError"),
     "cells that lack a part": ("{folder}/mine.py:SHORT", "(=('', Settings(size=1))) must be a tuple of four"),
-    "a cell twice": ("{folder}/mine.py:TWICE", "must return each cell once, and returned twice twice: size=1"),
+    "a cell twice": ("{folder}/mine.py:TWICE", "must return each cell once, but returned one twice: twice: size=1"),
     "settings of another kind": ("{folder}/mine.py:PLAIN", "(={'size': 1}) must be of type Settings"),
     "an unknown method": ("{folder}/mine.py:UNKNOWN", "`method of a cell of experiment 'unknown'` (='sesn-scaler')"),
     "a seed that is no number": (

@@ -165,7 +165,7 @@ def test_a_bad_method_of_a_package_stops_nobody_who_did_not_name_it(
 
 def test_installed_packages_register_methods(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(mine.parent, monkeypatch, "mine:MINE", "mine:NUMBER")
-    with pytest.warns(UserWarning, match=r"mine:NUMBER.*must be a sesn.Method, and is of type int"):
+    with pytest.warns(UserWarning, match=r"mine:NUMBER.*must be a sesn.Method, but is of type int"):
         assert sesn.list_methods()[-1] == "mine"
     assert METHODS["mine"].digest
     assert PASSED_ON not in work.environment()
@@ -178,12 +178,12 @@ BAD = {
     "no file": ("{folder}/none.py:MINE", "there is no file"),
     "no name": ("{folder}/mine.py:YOURS", "mine.py has no name `YOURS`"),
     "no name at all": ("{folder}/mine.py", "must be a key or FILE.py:NAME"),
-    "not a method": ("{folder}/mine.py:NUMBER", "must be a sesn.Method, and is of type int"),
+    "not a method": ("{folder}/mine.py:NUMBER", "must be a sesn.Method, but is of type int"),
     "a key that is taken": ("{folder}/mine.py:OTHER", "`key` (='cnn')"),
     "unknown": ("mien", "must be one of cnn"),
     "wrong outputs": ("{folder}/wrong.py:MINE", "must map [2, 1, 28, 28] to [2, 10]; it returned [2, 9]"),
     "wrong inputs": ("{folder}/narrow.py:MINE", "(resolution=28) failed: RuntimeError"),
-    "nothing to train": ("{folder}/mine.py:FIXED", "must have parameters that can be trained, and has none"),
+    "nothing to train": ("{folder}/mine.py:FIXED", "must have parameters that can be trained, but has none"),
     "a layer without steps": ("{folder}/mine.py:NO_STEP", "must have one of the steps 2, 3, 4"),
     "wrong layer": ("{folder}/mine.py:LAYER", "must return maps [b, c, h, w]"),
     "broken": (

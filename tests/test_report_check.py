@@ -87,7 +87,7 @@ def test_what_is_out_of_date_is_named_and_nothing_is_written(copied: Path) -> No
     wanted = ["README.md", "reports/README.md", "reports/index.html", "reports/tables/configuration-mnist.csv"]
     assert named >= {*wanted, "reports/figures/basis.png", "reports/tables/no-such-artefact-any-more.md"}
     assert "reports/figures/figure-1.svg" not in named
-    assert "`sesn report` with the same options, but without --check, renews them" in result.output
+    assert "`sesn report` with the same options, but without --check, updates them" in result.output
 
 
 def test_another_folder_or_one_artefact_leaves_the_readme_alone(copied: Path) -> None:

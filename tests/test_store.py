@@ -173,7 +173,7 @@ def test_a_file_cut_anywhere_loads_to_its_first_cells_and_can_be_continued(
 def test_a_torn_end_is_told(tmp_path: Path) -> None:
     path = write(tmp_path, result(0), result(1))
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.warns(StoreWarning, match=r"parameters\.jsonl:4: the end is torn"):
+    with pytest.warns(StoreWarning, match=r"parameters\.jsonl:4: the end is incomplete"):
         load(tmp_path)
 
 
@@ -212,7 +212,7 @@ CORRUPT = {
     "another cell's values": (encode(result(0)).splitlines(keepends=True)[0], "begins before cell"),
     "another file's": (
         encode(Result(Cell("stl10", 1, "smoke", "wrn"), "skipped", (), "x")),
-        "belongs into stl10.jsonl",
+        "belongs in stl10.jsonl",
     ),
 }
 

@@ -141,12 +141,12 @@ REFUSED = {
     "networks.py:needs": "missing a required argument: 'width'; it takes width, and --with gives one as in width=16",
     "networks.py:build --with width=thin": "the factory failed: TypeError",
     "networks.py:downloads": "OSError: the network is down (networks.py, line 17); for random weights give",
-    "networks.py:Lacks": "the module needs the package far_off, which is not there; install it, for example with",
+    "networks.py:Lacks": "the module needs the package far_off, which is missing; install it, for example with",
     "networks.py:instance --draws 3": "must be 1 where the weights are given",
     "networks.py:build --weights gone.pt": "there is no such file",
     "networks.py:build --weights networks.py": "cannot be read as weights alone (Weights only load failed); write them",
     "networks.py:build --weights note.txt": "cannot be read as weights alone",
-    "networks.py:build --weights bad.safetensors": "is no file of safetensors",
+    "networks.py:build --weights bad.safetensors": "is not a safetensors file",
     "networks.py:build --weights whole.pt": "cannot be read as weights alone",
     "networks.py:build --weights epoch.pt": "holds a dict of epoch, not weights by name",
     "networks.py:build --weights good.safetensors --with width=4": "of another shape: weight is (2, 1, 3, 3) there and",
@@ -180,9 +180,7 @@ def test_where_weights_cannot_be_had_the_argument_for_random_ones_is_named(sesn:
 
 def test_a_package_that_a_factory_needs_is_named_without_the_traceback_in_its_error(sesn: Sesn) -> None:
     told = said(sesn("check", "networks.py:optional"))
-    assert told.startswith(
-        "error: `networks.py:optional`: the factory failed: the package einops is not there; install"
-    )
+    assert told.startswith("error: `networks.py:optional`: the factory failed: the package einops is missing; install")
     assert "Traceback" not in told
 
 
@@ -266,6 +264,6 @@ def test_a_file_of_torchscript_is_told_from_one_of_weights(sesn: Sesn) -> None:
     assert "is named like a file of weights" in said(sesn("check", "weights.pth"))
     assert "for example network.py:build --weights weights.pth" in said(sesn("check", "weights.pth:build"))
     refused = said(sesn("check", "script.pt"))
-    assert "`script.pt` is a file of TorchScript: write network = torch.jit.load('script.pt') into a" in refused
+    assert "`script.pt` is a TorchScript file: write network = torch.jit.load('script.pt') into a" in refused
     Path("network.py").write_text("import torch\nnetwork = torch.jit.load('script.pt')\n", encoding="utf-8")
     assert sesn("check", "network.py:network").exit_code == 0

@@ -228,7 +228,7 @@ def test_without_memory_to_time_anything_the_model_chooses(monkeypatch: pytest.M
     layer = conv()
     expected = layer(field())
     monkeypatch.setattr(tuning, "_fits", lambda _: False)
-    with sesn.tuning(), pytest.warns(RuntimeWarning, match="not memory enough to time"):
+    with sesn.tuning(), pytest.warns(RuntimeWarning, match="not enough memory to time"):
         assert torch.equal(layer(field()), expected)
     assert not len(memory)
     assert layer.plan(SHAPE).reason == "model"

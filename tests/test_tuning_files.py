@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(name:
 
 
 def test_what_is_no_plain_file_is_not_read() -> None:
-    with pytest.raises(UsageError, match="is no plain file; give the name of another file"):
+    with pytest.raises(UsageError, match="is not a plain file; give the name of another file"):
         sesn.tuning(file=os.devnull)
 
 

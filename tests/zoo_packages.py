@@ -76,8 +76,8 @@ for name in ("nms", "qnms"):
 HEAD = """# Networks that others wrote
 
 Networks of other packages with random weights, checked with the commands of the table as a new user would type them.
-`nox -s zoo` runs them and writes this page. It fails on a traceback, on an answer of more than one line and on a
-command that takes more than {most} s of one processor. Where a command is answered with another one, that is run next,
+`nox -s zoo` runs them and writes this page. It fails on a traceback, on an error of more than one line and on a
+command that takes more than {most} s of one processor. If an error proposes another command, that is run next,
 and the table has both. Every size, output and canvas that no command names was chosen for the network. The relative Δ
 is that of `1/f` images at the larger downscale: 0 is equivariant, 1 no better than chance
 ([Checking your network](checking-your-network.md)).
@@ -88,11 +88,11 @@ is that of `1/f` images at the larger downscale: 0 is equivariant, 1 no better t
 
 
 TAIL = """
-Timm's mixer begins with a head of zeros, so there is nothing to judge in its scores. What cannot be measured is
-answered in one line: CLIPModel wants texts beside the images, SwinUNETR a package that the session does not install,
-HardNet its weights from the network unless it is told otherwise, and an escnn network a geometric tensor.
+Timm's mixer begins with a head of zeros, so there is nothing to judge in its scores. What cannot be measured
+gives an error of one line: CLIPModel needs texts as well as images, SwinUNETR a package that the session does not
+install, HardNet its weights from the internet unless it is told otherwise, and an escnn network a geometric tensor.
 
-Of networks with many operations fewer images are measured, and the line under the table of the command says so.
+Networks with many operations are measured on fewer images, and the line under the table of the command says so.
 
 Two things in the session differ from an ordinary installation. escnn is installed without py3nj, which needs a Fortran
 compiler, and with numpy 1.26, for which its lie_learn is built. Where torch is a build for the CPU, the operators of

@@ -1,4 +1,4 @@
-"""The page "All definitions side by side": six networks under every definition of an equivariance error.
+"""The page "All definitions of the error side by side": six networks under every definition of an equivariance error.
 
     python docs/pictures/metrics.py reports/metrics
 

@@ -131,7 +131,7 @@ class Campaign:
         then = "; then the report is drawn" if draws else ""
         lines = [f"{count} cell{'s' * (count != 1)} to run, {jobs} at a time; time: {told}{then}"]
         if begun := sum((self.scratch / name).is_dir() for name in self._waiting):
-            lines.append(f"{begun} of them {'goes' if begun == 1 else 'go'} on from where an earlier run stopped")
+            lines.append(f"{begun} of them {'continues' if begun == 1 else 'continue'} where an earlier run stopped")
         if not draws:
             lines += [f"{key}, all cells: {told}" for key, told in shared(self._cells).items() if told]
         for line in lines:

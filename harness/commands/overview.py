@@ -51,7 +51,7 @@ def print_status(ledgers: Sequence[Ledger], asked: Asked, console: Console, *, v
     """What is running, what is done, and what to do next."""
     choice, active = asked.choice, running(asked.choice.rows)
     if active:
-        say(console, f"a run is going on ({active.words}):")
+        say(console, f"a run is in progress ({active.words}):")
         for one in active.cells:
             say(console, f"  {one.cell}: {one.fraction:.0%}" + (f", {one.doing}" if one.doing else ""))
     if ledgers:
@@ -172,7 +172,7 @@ def _print_other_data(ledgers: Sequence[Ledger], asked: Asked, console: Console)
         say(
             console,
             f"{count} stored cells are on other data ({told}) than the planned ones ({found}): they tell how long "
-            "cells take, and count as done where --data FOLDER or $SESN_DATA names the folder of those data",
+            "cells take, and count as done if --data FOLDER or $SESN_DATA names the folder with those data",
         )
 
 

@@ -57,7 +57,7 @@ def report(
     for name in stale:
         typer.echo(f"not what the rows give: {os.path.normpath(out / name)}", err=True)
     if stale:
-        typer.echo("`sesn report` with the same options, but without --check, renews them", err=True)
+        typer.echo("`sesn report` with the same options, but without --check, updates them", err=True)
         raise typer.Exit(1)
 
 

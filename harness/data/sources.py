@@ -234,7 +234,7 @@ def extract(archive: Path, wanted: Mapping[str, str], root: Path) -> None:
 
 def _write(source: IO[bytes] | None, path: Path, md5: str) -> None:
     if source is None:
-        raise UsageError(f"{path.name} is no plain file in the archive; delete it and fetch it again")
+        raise UsageError(f"{path.name} is not a plain file in the archive; delete it and fetch it again")
     with source, replacing(path) as partial:
         with partial.open("wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)

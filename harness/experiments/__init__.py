@@ -50,7 +50,7 @@ def experiment(name: str) -> Experiment:
     found = named(name, what, "a key or FILE.py:NAME", EXAMPLE)
     if not isinstance(found.value, Experiment):
         kind = type(found.value).__name__
-        raise WrongTypeError(f"{what}: `{found.name}` must be a harness.experiments.Experiment, and is of type {kind}")
+        raise WrongTypeError(f"{what}: `{found.name}` must be a harness.experiments.Experiment, but is of type {kind}")
     row = found.value.from_file(found.home, found.digest)
     if row.key in EXPERIMENTS and EXPERIMENTS[row.key].home != row.home:
         rule = f"a key that no other experiment has; {EXPERIMENTS[row.key].home or 'sesn'} has one of this key"

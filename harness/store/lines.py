@@ -140,7 +140,7 @@ def entry_of(path: Path, fields: dict[str, Any], lines: Sequence[dict[str, Any]]
     if entry.cell.id != fields["cell"]:
         raise UsageError(f"its settings are those of cell {entry.cell.id}")
     if entry.cell.experiment != path.stem:
-        raise UsageError(f"it belongs into {entry.cell.experiment}{path.suffix}")
+        raise UsageError(f"it belongs in {entry.cell.experiment}{path.suffix}")
     for name, allowed in (("budget", BUDGETS), ("status", STATUSES), ("source", SOURCES)):
         if fields[name] not in allowed:
             raise UsageError(f"`{name}` must be one of {', '.join(allowed)}")

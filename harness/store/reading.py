@@ -29,7 +29,7 @@ UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Re
 def files(rows: Path, experiments: Iterable[str] | None = None) -> list[Path]:
     """The files of the experiments, or of all; those that are not there are left out."""
     if rows.exists() and not rows.is_dir():
-        raise StoreError(f"`rows` (={str(rows)!r}) must be a folder, and is a file; name the folder that it is in")
+        raise StoreError(f"`rows` (={str(rows)!r}) must be a folder, but is a file; name the folder that it is in")
     if experiments is None:
         return sorted(rows.glob(f"*{SUFFIX}"))
     return [path for key in experiments if (path := rows / f"{key}{SUFFIX}").exists()]
@@ -95,8 +95,8 @@ def read(path: Path) -> Contents:
         warnings.warn(_words(path, contents.damages), StoreWarning, stacklevel=2)
     if data[contents.end :].strip():
         warnings.warn(
-            f"{_place(path, data, contents.end)}: the end is torn, as a killed run leaves it; it is ignored, and its "
-            f"cell runs again (the next run that adds a cell moves it to {path.name}{CUT})",
+            f"{_place(path, data, contents.end)}: the end is incomplete, as a killed run leaves it; it is ignored, and "
+            f"its cell runs again (the next run that adds a cell moves it to {path.name}{CUT})",
             StoreWarning,
             stacklevel=2,
         )
@@ -118,7 +118,7 @@ def parse(path: Path, data: bytes) -> Contents:
     if (place := data.find(b"\r{")) >= 0:
         raise StoreError(
             f"{_place(path, data, place)}: this line ends with a carriage return (CR) and no line feed, as some "
-            "editors save it; nothing was changed: restore the file from version control, or make line feeds of them "
+            "editors save it; nothing was changed: restore the file from version control, or turn them into line feeds "
             "(tr '\\r' '\\n')"
         )
     return _Parser(path).parse(data)

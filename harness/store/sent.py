@@ -56,7 +56,7 @@ def _check_order(result: Result, cells: Mapping[str, SentCell]) -> None:
         raise UsageError(f"its cell {result.cell.id} was measured before, in line {before.line}")
     first = next(iter(cells.values())).result.cell.experiment if cells else result.cell.experiment
     if result.cell.experiment != first:
-        raise UsageError(f"it is of {result.cell.experiment}, and the lines before are of {first}; send a file each")
+        raise UsageError(f"it is of {result.cell.experiment}, but the lines before are of {first}; send one file each")
 
 
 def refused(path: Path, line: int, error: Exception) -> StoreError:
@@ -87,7 +87,7 @@ def _blocks(path: Path, data: bytes) -> Iterator[list[Line]]:
             continue
         block.append(line := line_of(number, raw))
         if isinstance(line.error, UnicodeDecodeError):
-            raise refused(path, number, ValueError("this is no text in UTF-8, as files of rows are"))
+            raise refused(path, number, ValueError("this is not text in UTF-8, as files of rows are"))
         if line.error is not None:
             raise refused(path, number, ValueError(f"this line cannot be read ({line.error}), it may be cut off"))
         if "format" in line.fields:
@@ -124,11 +124,11 @@ def _made(entry: StoredCell, measurements: tuple[Measurement, ...]) -> Result:
 
 def _measurement(line: Line, values: Values) -> Measurement:
     if not all(map(math.isfinite, values.values)):
-        raise UsageError(f"line {line.number} has a value that is no finite number")
+        raise UsageError(f"line {line.number} has a value that is not a finite number")
     for name, value in values.at.items():
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, str | int | float | bool) or not finite:
-            raise UsageError(f"line {line.number}: `at` has {name}={value!r}, which is no text and no finite number")
+            raise UsageError(f"line {line.number}: `at` has {name}={value!r}, neither text nor a finite number")
     return Measurement(values.metric, tuple(values.values), values.at)
 
 

@@ -100,7 +100,7 @@ class Memory:
 
 def _entries(path: Path) -> list[tuple[str, str, int, Times]]:
     if not path.is_file():
-        raise file_refused(path, "cannot be read, because it is no plain file")
+        raise file_refused(path, "cannot be read, because it is not a plain file")
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

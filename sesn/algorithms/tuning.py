@@ -41,11 +41,11 @@ _SETTING = Setting()
 class tuning:
     """Choose algorithms by timing them: the first call of a layer with a new shape tries all that may be quickest.
 
-    It is a setting that holds until the next one, like `torch.backends.cudnn.benchmark`, or for a `with` block. It is
-    for all threads, and for layers with `algorithm="auto"`. What was timed is remembered for the layer's sizes, the
-    shape and dtype of the input, and what is computed (the output alone, or gradients as well). It is used from then
-    on, also after the block. Nothing is timed while a graph is recorded (torch.compile, torch.export) or captured (CUDA
-    graphs): there layers use what is known, so call them once before. All algorithms give the same numbers up to
+    It is a setting that holds until the next one, like `torch.backends.cudnn.benchmark`, or for a `with` block. It
+    applies to all threads, and to layers with `algorithm="auto"`. What was timed is remembered for the layer's sizes,
+    the shape and dtype of the input, and what is computed (the output alone, or gradients as well). It is used from
+    then on, also after the block. Nothing is timed while a graph is recorded (torch.compile, torch.export) or captured
+    (CUDA graphs): there layers use what is known, so call them once before. All algorithms give the same numbers up to
     rounding. Timing leaves gradients and random numbers alone, and takes about a second for each layer and shape.
 
     Args:
@@ -55,8 +55,9 @@ class tuning:
             `enabled=False` it is only read. Where writing fails later, a warning says so and the times stay in memory.
 
     Raises:
-        UsageError: the file is damaged, none of sesn's, or not to be written; or is only to be read and does not exist.
-        WrongTypeError: `enabled` is not a truth value, or `file` is no path.
+        UsageError: the file is damaged, not one of sesn's, or cannot be written; or it is only to be read and does not
+            exist.
+        WrongTypeError: `enabled` is not a truth value, or `file` is not a path.
 
     Example:
         >>> layer = sesn.ScaleLift(1, 4)
@@ -125,7 +126,7 @@ def timed(job: Job, step_of: Callable[[Ways], Step]) -> Decision:
             return known
         times = _contest(job, known.ways, step_of)
         if times is None:
-            warnings.warn("there is not memory enough to time a layer; the model chooses", RuntimeWarning, stacklevel=2)
+            warnings.warn("there is not enough memory to time a layer; the model chooses", RuntimeWarning, stacklevel=2)
             return known
         assert job.batch is not None  # nobody times a graph
         MEMORY.current.add(hardware(job.device), job.key, job.batch, times)

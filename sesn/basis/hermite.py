@@ -44,7 +44,7 @@ class Profile:
 
 
 def basis_a(grid: ScaleGrid, window: Window, effective_size: int, *, max_order: int | None = None) -> SteerableBasis:
-    """Make a basis of type A: the order pairs (n, m) of an E x E grid, one sigma per scale.
+    """Make a basis of type A: all pairs of orders (n, m) below E, at one sigma per scale.
 
     The functions are listed with the order along rows running fastest.
 
@@ -127,7 +127,7 @@ def basis_for(
     """Make a good basis from the range of object sizes that a network should cover.
 
     It has `scales` widths in equal ratios. The largest width over the smallest is the largest size over the smallest.
-    The functions are the ten of type A up to order 3, with wide windows, which cut nothing off. The documentation's
+    The functions are the ten of `basis_a` up to order 3, with wide windows, which cut nothing off. The documentation's
     page "Which grid?" has its Delta and cost. Layers without a basis use `basis_for()`.
 
     Args:

@@ -67,13 +67,13 @@ def convert(
 ) -> Conversion:
     """Make an ordinary network scale-equivariant: the same layers on fields, its kernels in a steerable basis.
 
-    The network's own code is kept, and its layers are replaced in a copy, each by what it turns out to need when the
-    copy is run on the example. Convolutions become ScaleLift, ScaleConv and ScaleConv1x1, and batch norms become
-    ScaleBatchNorm. Layers that do the wrong thing on five axes, such as pools, are put into an EachScale, and functions
-    that the network's code calls on maps, such as `F.interpolate`, take every scale by itself. At the reference scale
-    the field is what the original network computes. This is exact if the bases are complete, as those made from `grid`
-    are. Fine-tune the network before you use it, because its output after a maximum over scales is not that of the
-    original.
+    The network's own code is kept, and its layers are replaced in a copy, each by what its input turns out to need
+    when the copy is run on the example. Convolutions become ScaleLift, ScaleConv and ScaleConv1x1, and batch norms
+    become ScaleBatchNorm. Layers that do the wrong thing on five axes, such as pools, are put into an EachScale, and
+    functions that the network's code calls on maps, such as `F.interpolate`, are applied to every scale separately. At
+    the reference scale the field is what the original network computes. This is exact if the bases are complete, as
+    those made from `grid` are. Fine-tune the network before you use it, because its output after a maximum over scales
+    is not that of the original.
 
     Args:
         model: the network, from images to scores or maps. It is left as it is.

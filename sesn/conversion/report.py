@@ -71,12 +71,12 @@ class ConversionReport:
             fate: "replaced", "kept" or "cannot be".
 
         Returns:
-            Them in order.
+            These layers, in the order in which they ran.
         """
         return tuple(step for step in self.steps if step.fate == fate)
 
     def obstacles(self) -> str:
-        """Word what cannot be in one line.
+        """Say in one line what cannot be converted.
 
         Returns:
             The first few layers and why.

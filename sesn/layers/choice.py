@@ -45,8 +45,8 @@ class ChoosesAlgorithms:
 
         Args:
             shape: of the input.
-            mode: what is computed: "forward" (the output alone), "weights" (and their gradient, as in a network's first
-                layer) or "gradients" (that of the input as well). If it is left out, it is "gradients" where torch
+            mode: what is computed: "forward" (the output alone), "weights" (also their gradient, as in a network's
+                first layer) or "gradients" (also that of the input). If it is left out, it is "gradients" where torch
                 records gradients and the weights need them, and else "forward".
 
         Returns:
@@ -54,7 +54,7 @@ class ChoosesAlgorithms:
 
         Raises:
             UsageError: the layer does not take inputs of this shape, or there is no such mode.
-            WrongTypeError: `shape` is no list of whole numbers.
+            WrongTypeError: `shape` is not a list of whole numbers.
         """
         sizes = _sizes(shape)
         weight = self.weight

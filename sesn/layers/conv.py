@@ -247,7 +247,7 @@ class ScaleConv1x1(TensorModule):
 
     @property
     def receptive_radius(self) -> int:
-        """None but the pixel itself; there is a stride, though."""
+        """Zero: an output pixel sees one pixel of the input. With a stride, some pixels are not seen at all."""
         return 0
 
     def multiply_adds(self, shape: Sequence[int]) -> int:

@@ -11,8 +11,8 @@ from sesn.layers.typed import TensorModule
 class ScaleDropout(TensorModule, nn.Dropout3d):
     """Dropout of whole channels: at all scales and positions, or not at all.
 
-    What is dropped does not depend on where a thing is or how large, so every draw commutes with rescaling. Dropping
-    single numbers (`nn.Dropout`) does so only on average, and in eval mode.
+    What is dropped does not depend on the place or the size of an object, so every draw commutes with rescaling.
+    Dropping single numbers (`nn.Dropout`) commutes only on average, and in eval mode.
 
     Args:
         p: the probability that a channel is dropped, from 0 to 1. The others are multiplied by 1 / (1 - p).

@@ -12,7 +12,7 @@ from sesn.layers.typed import TensorModule
 
 
 class EachScale(TensorModule):
-    """Apply a module for maps [b, c, h, w] to every scale of a field [b, c, s, h, w] by itself.
+    """Apply a module for maps [b, c, h, w] to every scale of a field [b, c, s, h, w] separately.
 
     Pooling, upsampling, padding and normalisation of torch count axes from the front or take all axes but the first two
     for space, so on a field they fail or, worse, treat the scales as pixels. Here the scales join the batch. A module
@@ -43,7 +43,7 @@ class EachScale(TensorModule):
             field: [b, c, s, h, w].
 
         Returns:
-            The field [b, c', s, h', w'], or [b, c', s] where the module leaves no space.
+            The field [b, c', s, h', w'], or [b, c', s] if the module's output has no axes of space.
 
         Raises:
             UsageError: the field has another shape.

@@ -84,7 +84,7 @@ class FittedConv(SteerableConv):
 def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> SteerableBasis:
     """Make a basis that spans every kernel of one side at one scale of the grid.
 
-    It is of type A, with as many functions as the kernel has pixels, on a box of its side at that scale, and on
+    It has the functions of `basis_a`, as many as the kernel has pixels, on a box of its side at that scale, and on
     boxes in proportion at the others. Only the ratios of the grid count, and the sigmas are those that suit the side.
     With wider ones the functions are hard to tell apart on the box, and with narrower ones they vanish at its ends.
     Either way the kernels at the other scales would not be enlarged copies of those at this one.

@@ -28,8 +28,8 @@ class NestedReLU(TensorModule):
     therefore agree in all that the smaller one holds. The layer commutes with the Fourier resampler between these
     sizes, while any other ReLU mixes high frequencies into low ones before they are removed.
 
-    The map counts as periodic. Its own size is always the outermost ring, so a map may have any size. Sizes are those
-    of the maps that this layer gets: after a stride of 2 they are half as large as the images'.
+    The map is taken to be periodic. Its own size is always the outermost ring, so a map may have any size. List the
+    sizes of the maps that this layer gets: after a stride of 2 they are half as large as the images'.
 
     An even size M sees only one phase of a wave with M/2 periods, its Nyquist frequency. Where M is listed that wave is
     dropped, from larger maps too. Larger maps keep it only if it is all that the next listed size adds, and M is then

@@ -100,7 +100,7 @@ class SpatialAdaptivePool(TensorModule):
     """Pooling of every scale to maps of one size, whatever the size of the field.
 
     Two images of different sizes then have features of one shape, so that layers after it that count pixels, such as a
-    linear one, can be used. Where a picture is rescaled, its features stay at their places and move along the scales.
+    linear one, can be used. If a picture is rescaled, its features stay at their places and move along the scales.
 
     Args:
         output_size: the side, or (rows, columns), of the maps.

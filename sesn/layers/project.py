@@ -33,8 +33,8 @@ class ScaleProjection(TensorModule):
         reduce: "max", "mean", or "soft", the soft maximum log(mean(exp(sharpness f))) / sharpness.
         sharpness: of the soft maximum: towards 0 it is the mean, towards infinity the maximum.
         taper: how many scales at each end count less, the outermost least; not for the maximum, which has no weights.
-        leave_out: how many scales at the small and at the large end do not count. The meter says how many at the large
-            end interscale layers have spoilt.
+        leave_out: how many scales at the small and at the large end do not count. The meter says (`lost`) how many
+            interscale layers have spoilt at the large end.
 
     Raises:
         UsageError: an argument breaks its rule.
@@ -119,9 +119,9 @@ def _weights(count: int, taper: int) -> list[float]:
 class PartneredProjection(ScaleProjection):
     """A projection over the scales that have a partner in the same picture at every other size.
 
-    Where images come in several sizes, the size of a field says which of its scales have a partner in all of them. In
+    If images come in several sizes, the size of a field says which of its scales have a partner in all of them. In
     the largest images these are the scales at the large end, and in smaller images those as many steps further down.
-    Over these the projection is as equivariant as the field. It does not help where objects change their size and the
+    Over these the projection is as equivariant as the field. It does not help if objects change their size and the
     image does not.
 
     Args:

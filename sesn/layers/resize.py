@@ -21,10 +21,10 @@ FLOAT32 = 4
 
 
 class ScaleUpsample(TensorModule):
-    """More pixels at every scale: each map is interpolated by itself, as `nn.Upsample` does for images.
+    """More pixels at every scale: each map is interpolated separately, as `nn.Upsample` does for images.
 
-    On a field `nn.Upsample` would make more scales, too. A layer that comes next has `factor` times as many pixels for
-    the same thing, so its basis may have `factor` times the sigmas of the layer before.
+    On a field `nn.Upsample` would make more scales, too. The next layer sees `factor` times as many pixels to a side
+    for the same object, so its basis may have `factor` times the sigmas of the layer before.
 
     Args:
         factor: how many times as many pixels along rows and columns.

@@ -46,7 +46,7 @@ def equivariance_error(
         grid, kind, action, spoiled, resampler, crop, ends, canvas: as in `Meter`.
 
     Returns:
-        Delta for each image, and what it is judged by.
+        Delta for each image, with the floor and the Delta of unrelated images to judge it by.
 
     Raises:
         UsageError: the images, the factor or the module's output cannot be measured.

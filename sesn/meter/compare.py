@@ -188,7 +188,7 @@ class EquivarianceError:
         return ""
 
     def judged(self, *, absolute: bool = False) -> Tensor:
-        """Give what a tolerance is held against.
+        """Give what is compared with a tolerance.
 
         Args:
             absolute: Delta itself, and not relative to unrelated images.

@@ -166,18 +166,19 @@ def _in_the_projection(case: Case, projections: list[ScaleProjection]) -> Iterat
     if plain is None:
         return
     longer = "a grid of more octaves lowers Delta of maps; tapering its ends or leaving them out does not"
-    remedy = longer.capitalize()
+    remedy = longer[0].upper() + longer[1:]
     grid = next((basis.grid for basis in reversed(case.bases)), None)
     steps = round(abs(math.log(case.error.factor)) / math.log(grid.ratio)) if grid and len(grid) > 1 else 0
     if grid and 0 < steps < len(grid):
         side = round(max(case.before.side, case.after.side) / case.before.seen.stride)
         line = f"PartneredProjection(layer.grid, side={side}, steps={steps})"
-        remedy = f"Where images come in several sizes, project by {line}, `layer` being the one that made the field of "
-        remedy += f"that side; where objects change their size within the image, {longer}"
+        remedy = f"If images come in several sizes, project with {line}, where `layer` is the one that made the field "
+        remedy += f"of that side; if objects change their size within the image, {longer}"
     yield Finding(
         "truncation of the scale axis",
-        f"a field is exact where its scales have a partner, but no map or score by a projection ({plain.reduce}) over "
-        "all scales is: rescaling brings in scales from beyond the grid at one end and takes as many away at the other",
+        f"a field is exact where its scales have a partner, but a map or score that is projected ({plain.reduce}) over "
+        "all scales is not: rescaling brings in scales from beyond the grid at one end and takes as many away at the "
+        "other",
         remedy,
     )
 

@@ -45,7 +45,7 @@ class LieError:
     """The local error of scaling, for each image.
 
     Attributes:
-        value: the Lie error; 0 is equivariant. Its root says by what part of itself the output is off per unit of ln s.
+        value: the Lie error; 0 is equivariant. Its root is the relative error of the output per unit of ln s.
         delta_rate: Delta(s) / (ln s)^2 at s = e^step, from the same outputs: it is near the value where the step is
             small enough.
         step: h.

@@ -28,8 +28,7 @@ class Consistency:
     Attributes:
         by_factor: [factors, images]: 1 or 0 for a classifier, and for a segmenter the part of the pixels, inside the
             crop, whose prediction is the same.
-        chance: the same for the prediction of another image; a network that always gives the same answer has 1 here,
-            too.
+        chance: the same for unrelated images; a network that always gives the same answer has 1 here, too.
         kind: "invariant" for a classifier, "map" for a segmenter.
 
     Example:
@@ -138,7 +137,7 @@ def asymmetry_loss(
         module: in eval mode; a classifier [b, classes] or a segmenter [b, classes, h, w].
         images: f [b, c, h, w].
         labels: the classes, [b] or of the size of the map, [b, h, w]; None for those that the average predicts.
-        factors: the group's elements beside the original: factors, shifts or rotations.
+        factors: the elements of the group other than the original: factors, shifts or rotations.
         meter: how to move images and maps of scores.
 
     Returns:

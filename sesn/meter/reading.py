@@ -100,7 +100,7 @@ def call(module: nn.Module, images: Tensor, trail: Trail | None = None) -> Tenso
             raise
         if package := missing_package(error):
             remedy = f"install it, for example with python -m pip install {package}"
-            raise UsageError(f"the module needs the package {package}, which is not there; {remedy}") from error
+            raise UsageError(f"the module needs the package {package}, which is missing; {remedy}") from error
         what = f"{type(error).__name__}: {str(error).strip() or failed_line(error)}"
         raise RejectedError(f"the module rejected images of shape {tuple(images.shape)}: {what}") from error
     return _checked(output, images)

@@ -137,8 +137,8 @@ def build(
         [b, num_classes].
 
     Raises:
-        UsageError: for an unknown name, which is answered with the names and the nearest, and for a network that the
-            method lacks, with the reason.
+        UsageError: a name is unknown (the message lists the names and the nearest), or the method lacks the network
+            (the message says why).
 
     Example:
         >>> network = sesn.build("sesn-vector", "mnist", num_classes=5, in_channels=3)

@@ -58,7 +58,7 @@ def check(row: Method) -> None:
             if shape != (2, task.classes):
                 raise UsageError(f"{what} must map {[2, *task.image]} to {[2, task.classes]}; it returned {[*shape]}")
             if not any(parameter.requires_grad for parameter in module.parameters()):
-                raise UsageError(f"{what} must have parameters that can be trained, and has none")
+                raise UsageError(f"{what} must have parameters that can be trained, but has none")
     if row.layer is not None:
         _check_layer(row)
 
@@ -82,17 +82,17 @@ def _check_layer(row: Method) -> None:
 def _shape(what: str, module: object, image: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of what a module makes of two images."""
     if not isinstance(module, nn.Module):
-        raise UsageError(f"{what} must be a torch.nn.Module, and is of type {type(module).__name__}")
+        raise UsageError(f"{what} must be a torch.nn.Module, but is of type {type(module).__name__}")
     with torch.no_grad():
         output = module.eval()(torch.zeros(2, *image))
     if not isinstance(output, Tensor):
-        raise UsageError(f"{what} must return a tensor, and returned {type(output).__name__}")
+        raise UsageError(f"{what} must return a tensor, but returned {type(output).__name__}")
     return tuple(output.shape)
 
 
 def _digested(found: object, digest: str, what: str) -> Method:
     if not isinstance(found, Method):
-        raise UsageError(f"{what} must be a sesn.Method, and is of type {type(found).__name__}")
+        raise UsageError(f"{what} must be a sesn.Method, but is of type {type(found).__name__}")
     return replace(found, digest=digest)
 
 

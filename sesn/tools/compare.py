@@ -218,7 +218,7 @@ def sentences(found: Sequence[Compared], tolerance: float | None = None) -> list
         best = min(known, key=lambda one: one.worst.relative.median)
         worst = f"{number(best.worst.relative.median)} at downscale {_heading(best.worst)}"
         nearest = f"{best.name} is nearest to equivariance: its relative Δ is at most {worst} (1 is chance)"
-        none = f"none is near to equivariance: the relative Δ of the best one, {best.name}, is {worst} (1 is chance)"
+        none = f"no network is near equivariance: the relative Δ of the best, {best.name}, is {worst} (1 is chance)"
         said.append(nearest if best.worst.relative.median < NEAR else none)
     between = {one.name: [_heading(r) for r in one.results if not r.first.on_grid] for one in found}
     said += [

@@ -16,7 +16,7 @@ Factory = Annotated[
 ]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="NAME=VALUE", help="An argument of that function; repeat for more."),
+    typer.Option("--with", metavar="NAME=VALUE", help="An argument of that function; repeat the option for more."),
 ]
 Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="Weights to load, from safetensors or torch.save.")]
 OutputName = Annotated[
@@ -25,10 +25,10 @@ OutputName = Annotated[
 ]
 Tokens = Annotated[
     str | None,
-    typer.Option(metavar="HxW", help="Rows and columns that the output's tokens lie on, or set if they lie on none."),
+    typer.Option(metavar="HxW", help="Grid (rows x columns) that the output's tokens lie on, or set if there is none."),
 ]
 #: The same for several networks.
-EACH = "A plain value is for all networks, and 2:VALUE is for the second alone. Repeat for more."
+EACH = "A plain value is for all networks, and 2:VALUE is for the second alone. Repeat the option for more."
 EachWith = Annotated[
     list[str] | None, typer.Option("--with", metavar="[N:]NAME=VALUE", help=f"An argument of the function. {EACH}")
 ]
@@ -39,7 +39,7 @@ EachOutput = Annotated[
     list[str] | None, typer.Option("--output", metavar="[N:]KEY|INDEX", help=f"Which output to measure. {EACH}")
 ]
 EachTokens = Annotated[
-    list[str] | None, typer.Option("--tokens", metavar="[N:]HxW", help=f"Rows and columns of tokens, or set. {EACH}")
+    list[str] | None, typer.Option("--tokens", metavar="[N:]HxW", help=f"Grid of the tokens, or set. {EACH}")
 ]
 InputShape = Annotated[
     str | None,
@@ -64,7 +64,7 @@ Translate = Annotated[
     str | None,
     typer.Option(
         metavar="N,N,...|stride",
-        help="Shift images by N pixels instead of rescaling them. 1 shows aliasing, and the network's stride does not.",
+        help="Shift images by N pixels instead of rescaling. A shift by 1 shows aliasing, one by the stride does not.",
     ),
 ]
 Rotate = Annotated[
@@ -86,7 +86,7 @@ Mean = Annotated[
         "--mean", metavar="M,M,...", help="Mean to subtract from pictures in 0..1, for networks that expect it."
     ),
 ]
-Std = Annotated[str | None, typer.Option("--std", metavar="D,D,...", help="Deviation to divide them by.")]
+Std = Annotated[str | None, typer.Option("--std", metavar="D,D,...", help="Standard deviation to divide pictures by.")]
 Count = Annotated[int, typer.Option(min=1, help="How many images to measure on.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Folder of downloaded data sets. By default $SESN_DATA.")]
 ResamplerName = Annotated[
@@ -98,7 +98,7 @@ EndsName = Annotated[
 CanvasName = Annotated[
     str,
     typer.Option(
-        help="Rescale the image (follow), or the picture on a canvas that stays (keep). Networks of one size get keep."
+        help="Rescale the image (follow), or the picture on a fixed canvas (keep). Networks of one size get keep."
     ),
 ]
 Tolerance = Annotated[float | None, typer.Option(help="Exit with status 1 if a relative Δ is above this.")]

@@ -20,7 +20,7 @@ SORTS: tuple[Sort, ...] = ("order", "added", "delta")
 #: How a table is read.
 LEGEND = (
     f"adds: the relative Δ (rel. Δ) that a layer gives its output by itself, when its inputs are exact; at most "
-    f"{KEEPS:.0%} of the whole is nothing. lasts: how much of the network's output this changes, on the same scale"
+    f"{KEEPS:.0%} of the whole counts as nothing. lasts: how much this changes the network's output, on the same scale"
 )
 #: A table of more lines than this is shown less deep.
 MOST_LINES = 60

@@ -95,7 +95,7 @@ def _check_no_weights(text: str, words: str) -> None:
             scripted = any("/code/" in name for name in archive.namelist())
     if scripted:
         raise UsageError(
-            f"{words} is a file of TorchScript: write network = torch.jit.load({str(path)!r}) into a Python file, and "
+            f"{words} is a TorchScript file: write network = torch.jit.load({str(path)!r}) into a Python file, and "
             "name network.py:network"
         )
     raise UsageError(
@@ -219,7 +219,7 @@ def _read_state(weights: Path, said: str) -> dict[str, Tensor]:
         try:
             return load_file(weights)
         except SafetensorError as error:
-            raise UsageError(f"{said} is no file of safetensors: {error}") from error
+            raise UsageError(f"{said} is not a safetensors file: {error}") from error
     try:
         found = torch.load(weights, map_location="cpu", weights_only=True)
     except Exception as error:  # bytes that are no pickle may make the unpickler raise anything

@@ -25,8 +25,8 @@ NEAR = 0.9
 #: Images that change much when they are rescaled, and what to know of all others.
 STRICT = ("1/f", "white")
 LENIENT = (
-    "These images are a lenient test: an ordinary network may pass a loose tolerance on smooth images or pictures, and "
-    "fails on --images 1/f, the default."
+    "These images are a lenient test: an ordinary network may pass a loose tolerance on smooth images or pictures, but "
+    "fail on --images 1/f, the default."
 )
 #: Downscales side by side in one table: what fits into 80 columns.
 MOST_COLUMNS = 4

@@ -200,7 +200,7 @@ class _Worker:
         """How it ended."""
         code = self.process.returncode
         if code == -signal.SIGKILL:
-            return "was killed (SIGKILL), as the system does where memory runs out"
+            return "was killed (SIGKILL), as the system does when memory runs out"
         # Python has no names for most signals of Linux's real-time range.
         names = {-one.value: one.name for one in signal.Signals}
         return f"crashed ({names.get(code, f'signal {-code}')})" if code < 0 else f"exited with status {code}"

@@ -167,7 +167,7 @@ def _plain(measurements: Any) -> tuple[Measurement, ...]:
     seen = list(measurements) if isinstance(measurements, Iterable) else [measurements]
     if not isinstance(measurements, Iterable) or not all(isinstance(one, Measurement) for one in seen):
         odd = next((one for one in seen if not isinstance(one, Measurement)), measurements)
-        raise WrongTypeError(f"the cell's function `run` must return a list of Measurement, and returned {odd!r}")
+        raise WrongTypeError(f"the cell's function `run` must return a list of Measurement, but returned {odd!r}")
     if not seen:
         raise UsageError("the cell returned no measurement; raise Skip with the reason instead")
     return tuple(

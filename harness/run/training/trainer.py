@@ -318,7 +318,7 @@ class Checkpoint:
 
     def refuse(self, reason: Exception) -> None:
         """Say that the file is not used, and why."""
-        warnings.warn(f"{self.path.name} is not used, training starts anew: {reason}", stacklevel=2)
+        warnings.warn(f"{self.path.name} is not used, so training starts again: {reason}", stacklevel=2)
 
     def _marks(self) -> dict[str, str]:
         # Another torch may round otherwise, and a run is to be of one piece.

@@ -51,9 +51,7 @@ def check(
     ] = None,
     draws: Annotated[
         int,
-        typer.Option(
-            min=1, help="Draw random weights at most this often, and stop once the interval is narrow enough."
-        ),
+        typer.Option(min=1, help="Most draws of random weights; drawing stops once the interval is narrow enough."),
     ] = 1,
     tolerance: options.Tolerance = None,
     absolute: Annotated[

@@ -39,7 +39,7 @@ def profile(
     sort: Annotated[
         str, typer.Option(help="Sort by order (of the calls), or by added or delta, the largest first.")
     ] = "order",
-    all_: Annotated[bool, typer.Option("--all", help="Also show what adds nothing, one line for each.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also show submodules that add nothing.")] = False,
     json: options.JsonPath = None,
     picture: options.PicturePath = None,
     force: options.Force = False,
@@ -48,7 +48,7 @@ def profile(
 ) -> None:
     """Measure Δ after every submodule of a network, to see which layer breaks its equivariance.
 
-    The first number is Δ relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
+    The column "rel. Δ" is relative to what unrelated images give: 0 is equivariant, and 1 is no better than chance.
     """
     with consoles(quiet, json == options.STDOUT) as (console, progress):
         from sesn import Meter

@@ -21,7 +21,8 @@ def tune(
     macs: Annotated[
         float | None,
         typer.Option(
-            help="Most multiply-adds of the separable algorithm. By default those of the published STL-10 kernels."
+            help="Most multiply-adds allowed with the separable algorithm. By default those of the published STL-10 "
+            "kernels."
         ),
     ] = None,
     side: Annotated[int, typer.Option(help="Side of the maps that the cost is for.")] = 48,
