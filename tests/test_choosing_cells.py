@@ -67,7 +67,7 @@ def test_rows_on_other_data_are_named_by_the_plan(tmp_path: Path, monkeypatch: p
     for command in ("plan", "status"):
         told = invoke(command, "mnist-scale", "--budget", "lite", "--rows", tmp_path).stdout
         assert (
-            "1 stored cells are on other data (mnist) than the planned ones (embedded): they tell how long cells take"
+            "stored cells on other data (mnist) than the planned ones (embedded): 1; they tell how long cells take"
             in told
         )
         assert "count as done if --data FOLDER or $SESN_DATA names the folder with those data" in told

@@ -51,7 +51,7 @@ def test_the_usual_commands_fit_a_screen_and_end_with_what_to_do(words: tuple[st
 
 def test_other_data_are_told_of_once_and_their_times_predict() -> None:
     text = invoke("plan", "--budget", "lite", "--rows", ROWS).stdout
-    assert text.count("stored cells are on other data (mnist, stl10) than the planned ones (embedded)") == 1
+    assert text.count("stored cells on other data (mnist, stl10) than the planned ones (embedded)") == 1
     (line,) = [line for line in text.splitlines() if line.strip().startswith("delta-depth")]
     assert line.split()[3] == "0"
     assert line.split()[-1] in ("s", "min", "h")
@@ -60,7 +60,7 @@ def test_other_data_are_told_of_once_and_their_times_predict() -> None:
 def test_status_does_not_call_a_store_empty_whose_rows_are_on_other_data() -> None:
     text = invoke("status", "mnist-scale", "--rows", ROWS).stdout
     assert "nothing is stored" not in text
-    assert "stored cells are on other data (mnist) than the planned ones (embedded)" in text
+    assert "stored cells on other data (mnist) than the planned ones (embedded)" in text
 
 
 def test_committed_rows_predict_the_time_of_a_run_into_another_folder(tmp_path: Path) -> None:

@@ -171,8 +171,8 @@ def _print_other_data(ledgers: Sequence[Ledger], asked: Asked, console: Console)
         found = ", ".join(sorted(here - there.keys() or here))
         say(
             console,
-            f"{count} stored cells are on other data ({told}) than the planned ones ({found}): they tell how long "
-            "cells take, and count as done if --data FOLDER or $SESN_DATA names the folder with those data",
+            f"stored cells on other data ({told}) than the planned ones ({found}): {count}; they tell how long cells "
+            "take, and count as done if --data FOLDER or $SESN_DATA names the folder with those data",
         )
 
 
