@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import synthetic
 from hypothesis import given
@@ -19,7 +20,7 @@ from harness.paper import published
 from harness.records import Cell, Measurement, Result
 from harness.report import configurations, errors, table_1, times
 from harness.report.escapes import latex, markdown
-from harness.report.rendering import Material, _selection
+from harness.report.rendering import Material, _selection, rendered
 from harness.report.select import FAILED, Selection
 from harness.report.tables import Table, TableEntry, absent, as_latex, as_markdown
 
@@ -68,6 +69,24 @@ def test_a_difference_is_shown_only_where_it_means_something() -> None:
     assert heading(*three[:2])[2:] == ("28×28 here, %", "28×28 + paper, %")
     for other in ({"budget": "smoke"}, {"budget": "lite", "epochs": 12}, {"data": "embedded"}):
         assert "28×28 difference" not in heading(*(mnist("cnn", seed, 2.5, **other) for seed in range(3)))
+
+
+def shown_of(results: Any, only: str | None = None) -> dict[str, Any]:
+    """The artefacts on made-up rows of MNIST-scale that have a table."""
+    found, _ = rendered(Material(synthetic.frame(results), published(), EXPERIMENTS, pd.DataFrame()), only)
+    return {one.artefact.id: one for one in found if one.table}
+
+
+def test_short_trainings_have_a_table_beside_the_long_ones_and_none_alone() -> None:
+    """Few methods are trained for long, and the table of short trainings has the others; alone it repeats the first."""
+    short = [mnist(method, 0, 3.0, budget="lite", epochs=12) for method in ("cnn", "ss-cnn")]
+    found = shown_of([*short, mnist("cnn", 0, 2.5)])
+    epochs = {key: found[key].provenance.split(", ")[1] for key in ("mnist-scale", "mnist-scale-lite")}
+    assert epochs == {"mnist-scale": "60 epochs", "mnist-scale-lite": "12 epochs"}
+    here = {key: list(found[key].frame["here"].dropna()) for key in epochs}
+    assert here == {"mnist-scale": [2.5], "mnist-scale-lite": [3.0, 3.0]}
+    assert "mnist-scale-lite" not in shown_of(short)
+    assert "mnist-scale-lite" in shown_of(short, only="mnist-scale-lite")
 
 
 def test_two_runs_have_a_mean_and_no_spread() -> None:

@@ -121,6 +121,7 @@ _ROWS = (
     Artefact("error-by-size", _MNIST, training.sizes_frame, draw=training.draw_sizes, budgets=_LONGEST),
     Artefact("mnist-scale-dots", _MNIST, dots.errors_frame, draw=dots.draw_errors, budgets=_LONGEST, budget="paper"),
     Artefact("mnist-scale", _MNIST, errors.mnist_frame, table=errors.mnist_table, budgets=_LONGEST, budget="paper"),
+    Artefact("mnist-scale-lite", _MNIST, errors.mnist_frame, table=errors.mnist_table, budgets=("lite",)),
     Artefact("stl10", ("stl10", "stl10-reduced"), errors.stl10_frame, table=errors.stl10_table, budget="paper"),
     Artefact("scale-generalisation", _SCALES, generalisation.curves_frame, draw=generalisation.draw_curves),
     Artefact("scale-generalisation-delta", _SCALES, generalisation.summary_frame, draw=generalisation.draw_delta),

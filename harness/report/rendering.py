@@ -83,7 +83,8 @@ class Rendered:
 def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered], list[str]]:
     """Every artefact, or one, and notes on rows that no artefact can show.
 
-    Where some methods are named, the artefacts that have nothing on them are left out.
+    Where some methods are named, the artefacts that have nothing on them are left out. So is one whose rows an earlier
+    one shows in the same way: a table of short trainings, where there are no longer ones.
     """
     chosen = [artefact(only)] if only is not None else list(ARTEFACTS.values())
     rows, notes = cleaned(material.rows)
@@ -92,7 +93,16 @@ def rendered(material: Material, only: str | None = None) -> tuple[list[Rendered
     read = cache(lambda key: _read(ARTEFACTS[key], material, rows))
     every = [_render(one, *_judged(one.id, read, material), material) for one in chosen]
     shown = [one for one in every if not (one.empty and (material.methods or one.artefact.id == own.KEY))]
-    return shown, [*material.notes, *notes]
+    return [one for place, one in enumerate(shown) if not _repeats(one, shown[:place])], [*material.notes, *notes]
+
+
+def _repeats(one: Rendered, before: Iterable[Rendered]) -> bool:
+    """Whether one of those before makes the same of the same rows."""
+
+    def shows(other: Rendered) -> tuple[Any, ...]:
+        return other.artefact.frame, other.artefact.draw, other.artefact.table, other.facts
+
+    return bool(one.facts) and any(shows(other) == shows(one) for other in before)
 
 
 def _read(one: Artefact, material: Material, rows: Any) -> tuple[Selections, Any]:
