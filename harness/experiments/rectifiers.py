@@ -18,7 +18,7 @@ from harness.experiment import CellSettings, Context, Draft, Request
 from harness.experiments.delta import DELTA_DEPTH, rounded
 from harness.experiments.properties import SIDE
 from harness.records import Budget, Cell, Measurement, Scalar
-from sesn import BandlimitedReLU, Meter, NestedReLU, ScaleTranslation, rescale
+from sesn import BandlimitedReLU, Meter, NestedReLU, ScaleTranslation
 from sesn._checks import looked_up
 from sesn.methods.method import COLOURS
 from sesn.tools.images import image_set
@@ -78,7 +78,7 @@ def delta_rectifier(cell: Cell, context: Context) -> list[Measurement]:
             error = meter.measure(rectify, maps, size / SIDE, context=False, repeat=False)
         else:
             moved = ScaleTranslation(1.0, (0.0, shift))
-            error = meter.measure(rectify, rescale(maps, size / SIDE, "fourier"), moved, context=False, repeat=False)
+            error = meter.measure(rectify, meter.move(maps, size / SIDE), moved, context=False, repeat=False)
         at: dict[str, Scalar] = {"action": action, "pixels": size, "shift": shift, "data_name": name}
         found.append(Measurement("delta", rounded(error.all), at))
     return found
