@@ -104,7 +104,8 @@ class ScaleTranslation(GroupElement):
         require(positive(self.scale), "scale", self.scale, "positive and finite")
         pixels = isinstance(self.translation, tuple) and len(self.translation) == 2
         pixels = pixels and all(isinstance(one, Real) and math.isfinite(one) for one in self.translation)
-        require(pixels, "translation", self.translation, "two finite numbers, pixels down and right")
+        rule = "a tuple of two finite numbers, pixels down and right"
+        require(pixels, "translation", self.translation, rule, "for example (1.0, 0.0)")
 
     def __matmul__(self, other: ScaleTranslation) -> ScaleTranslation:
         down, right = (self.scale * t1 + t2 for t1, t2 in zip(other.translation, self.translation, strict=True))
