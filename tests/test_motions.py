@@ -214,6 +214,11 @@ def test_a_pair_of_functions_is_any_other_action():
     assert not equivariance_error(lopsided, images, FLIP).passes(1e-2)
 
 
+def test_a_failed_assertion_says_that_the_floor_of_a_pair_is_not_known():
+    with pytest.raises(AssertionError, match="floor is not known, Delta itself"):
+        sesn.assert_equivariant(nn.Conv2d(1, 2, 3, padding=1), random_images(0, (2, 1, 32, 32)), FLIP)
+
+
 def test_brightness_by_a_power_is_an_action_too():
     """|x| to the power of gamma: a maximum commutes with it, a mean does not."""
     gamma = Transform(lambda x: x.abs() ** 0.5, lambda y: y.abs() ** 0.5, "gamma 0.5")
@@ -310,6 +315,14 @@ def test_what_cannot_be_done_is_refused(element, shape, options, words):
         (lambda: rotate(torch.ones(4, 4).long(), 30), "`image.dtype`"),
         (lambda: rotate(torch.ones(4), 30), r"`image.shape` \(=\(4,\)\) must be \[..., n, n\]"),
         (lambda: rotate(3, 30), "`image` must be a torch tensor"),  # type: ignore[arg-type]
+        (lambda: sesn.translate(3, 1, 0), "`image` must be a torch tensor"),  # type: ignore[arg-type]
+        (lambda: sesn.translate(torch.ones(4), 1, 0), r"`image.shape` \(=\(4,\)\) must be \[..., h, w\]"),
+        (
+            lambda: sesn.translate(torch.ones(4, 4), 1.5, 0),
+            r"`down` \(=1.5\) must be a whole number; .*ScaleTranslation",
+        ),
+        (lambda: sesn.translate(torch.ones(4, 4), 0, "1"), r"`right` \(='1'\) must be a whole number"),
+        (lambda: sesn.translate(torch.ones(4, 4), 1, 0, "mean"), r"`ends` \(='mean'\) must be one of 'zeros', 'circ"),
     ],
 )
 def test_elements_that_are_none_are_refused(make, words):
