@@ -32,7 +32,7 @@ def require(condition: bool, name: str, value: object, rule: str, remedy: str = 
         raise UsageError(complaint(name, value, rule, remedy))
 
 
-def whole(name: str, value: Any, least: int, remedy: str = "") -> int:
+def whole(name: str, value: Any, least: float, remedy: str = "") -> int:
     """Return `value` as an int, or say that it must be a whole number >= least."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise WrongTypeError(complaint(name, value, "a whole number", remedy))
@@ -107,8 +107,10 @@ def real_tensor(name: str, value: Any, axes: str) -> None:
     floating(name, value)
 
 
-def floating(name: str, value: Tensor) -> None:
-    """Reject integer and boolean tensors."""
+def floating(name: str, value: Any) -> None:
+    """Reject integer and boolean tensors, and what is no tensor."""
+    if not isinstance(value, Tensor):
+        raise WrongTypeError(f"`{name}` must be a torch tensor, got {type(value).__name__}")
     if not value.is_floating_point():
         remedy = f"call {name}.to(torch.float32) first"
         raise WrongTypeError(complaint(f"{name}.dtype", value.dtype, "a floating-point type", remedy))

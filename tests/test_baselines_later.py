@@ -109,6 +109,8 @@ def test_channels_take_images_and_fields() -> None:
     torch.testing.assert_close(layer(image), layer(torch.stack([image, image], dim=2)))
     with pytest.raises(sesn.UsageError, match="number of scales"):
         layer(torch.stack([image] * 3, dim=2))
+    with pytest.raises(sesn.UsageError, match="`image` must be a torch tensor"):
+        layer([image])
 
 
 # Riesz

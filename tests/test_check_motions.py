@@ -47,3 +47,35 @@ def test_decibels_have_the_sign_of_a_ratio_of_signal_to_error(check: Check, tmp_
     assert found["decibels_median"] == pytest.approx(-10 * math.log10(sorted(found["delta"][0])[1]))
     assert f"in decibels {found['decibels_median']:.1f} dB" in said(result)
     assert found["psnr_median"] is None
+
+
+def test_the_way_out_of_a_size_that_does_not_fit_is_a_command_that_runs(check: Check) -> None:
+    """Shifts and rotations are no scalings, so the command names no downscale."""
+    check("cnn")
+    Path("fixed.py").write_text(FIXED, "utf-8")
+    for action in (["--action", "translate"], ["--rotate", "90"]):
+        refused = CliRunner().invoke(app, ["check", "fixed.py:Fixed", "--input", "1x48x48", *action])
+        assert refused.exit_code == 2
+        way_out = said(refused).partition("run sesn ")[2].split()
+        assert "--downscale" not in way_out
+        result = CliRunner().invoke(app, [*way_out, "--count", "2"])
+        assert result.exit_code == 0, result.output
+
+
+FIXED = """
+from torch import nn
+
+class Fixed(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(32 * 32, 4))
+"""
+
+
+@pytest.mark.parametrize("shape", ["1x3x3", "1x1x96"])
+def test_images_that_are_too_small_to_be_shifted_are_named(check: Check, shape: str) -> None:
+    check("cnn")
+    for option in (["--action", "translate"], ["--translate", "0.5"]):
+        result = CliRunner().invoke(app, ["check", "networks.py:cnn", "--input", shape, *option])
+        assert result.exit_code == 2
+        words = f"--input (='{shape}') must be at least 4 pixels a side, since shifts are at most a quarter of it"
+        assert words in said(result)

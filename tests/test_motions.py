@@ -91,6 +91,17 @@ def test_away_from_the_border_a_convolution_commutes_with_lanczos_shifts(device,
     assert error.valid.max() < ROUNDING
 
 
+@given(seed=SEEDS, shift=st.tuples(st.integers(-8, 8), st.integers(-8, 8)).filter(any), stride=st.sampled_from([1, 2]))
+def test_what_a_long_shift_brings_in_does_not_count(seed, shift, stride):
+    """Up to a quarter of the side. A second layer pads with zeros what the first one's bias has made of zeros."""
+    torch.manual_seed(seed)
+    network = nn.Sequential(nn.Conv2d(1, 2, 3, stride, 1), nn.Conv2d(2, 2, 3, 1, 1)).double()
+    down, right = (pixels * stride for pixels in shift)
+    side = 32 * stride
+    error = equivariance_error(network, random_images(seed, (2, 1, side, side)), ScaleTranslation(1.0, (down, right)))
+    assert error.valid.max() < ROUNDING
+
+
 @given(seed=SEEDS, first=FRACTIONS, whole=SHIFTS, side=st.sampled_from([21, 23]))
 def test_two_fractions_of_a_shift_make_the_whole(seed, first, whole, side):
     """In the same direction, that is: an odd side has no frequency that a fraction cannot shift."""
@@ -203,6 +214,11 @@ def test_a_pair_of_functions_is_any_other_action():
     assert not equivariance_error(lopsided, images, FLIP).passes(1e-2)
 
 
+def test_a_failed_assertion_says_that_the_floor_of_a_pair_is_not_known():
+    with pytest.raises(AssertionError, match="floor is not known, Delta itself"):
+        sesn.assert_equivariant(nn.Conv2d(1, 2, 3, padding=1), random_images(0, (2, 1, 32, 32)), FLIP)
+
+
 def test_brightness_by_a_power_is_an_action_too():
     """|x| to the power of gamma: a maximum commutes with it, a mean does not."""
     gamma = Transform(lambda x: x.abs() ** 0.5, lambda y: y.abs() ** 0.5, "gamma 0.5")
@@ -263,6 +279,23 @@ def test_an_assertion_speaks_of_what_was_done():
         (Transform(lambda x: None), (1, 1, 8, 8), {}, "`images` must return a tensor, got NoneType"),
         (Transform(lambda x: x, lambda y: 1), (1, 1, 8, 8), {}, "`outputs` must return a tensor, got int"),
         (Transform(lambda x: x[..., 1:]), (1, 1, 8, 8), {}, "cannot be compared"),
+        (Transform(lambda x: x[:1]), (2, 1, 8, 8), {}, r"`images` must return .*got \(1, 1, 8, 8\) for \(2, 1, 8, 8\)"),
+        (Transform(lambda x: x, lambda y: y[:1]), (2, 1, 8, 8), {}, r"`outputs` must return .*got \(1, 1, 8, 8\) for"),
+        (Transform(lambda x: x + 0j), (1, 1, 8, 8), {}, "`images` must return real numbers, got torch.complex128"),
+        (Transform(lambda x: x, lambda y: y + 0j), (1, 1, 8, 8), {}, "`outputs` must return real numbers, got"),
+        (
+            Transform(lambda x: x.log() / 0),
+            (1, 1, 8, 8),
+            {},
+            "`images` must return finite numbers, got NaN or infinity",
+        ),
+        (Transform(lambda x: x, lambda y: y / 0), (1, 1, 8, 8), {}, "`outputs` must return finite numbers, got NaN or"),
+        (
+            ScaleTranslation(1.0, (-4.0, 0.0)),
+            (1, 1, 8, 8),
+            {},
+            r"`translation` \(=\(-4.0, 0.0\)\) must be less than half",
+        ),
         ("turn", (1, 1, 8, 8), {}, r"`factor` \(='turn'\) must be a positive number"),
     ],
 )
@@ -277,9 +310,19 @@ def test_what_cannot_be_done_is_refused(element, shape, options, words):
         (lambda: Rotation(math.nan), r"`degrees` \(=nan\) must be a finite number"),
         (lambda: Rotation("30"), r"`degrees` \(='30'\) must be a finite number"),  # type: ignore[arg-type]
         (lambda: Transform(3), r"`images` \(=3\) must be a function"),  # type: ignore[arg-type]
-        (lambda: ScaleTranslation(1.0, (1,)), r"`translation` \(=\(1,\)\) must be two finite numbers"),  # type: ignore[arg-type]
+        (lambda: ScaleTranslation(1.0, (1,)), r"`translation` \(=\(1,\)\) must be a tuple of two finite numbers"),  # type: ignore[arg-type]
+        (lambda: ScaleTranslation(1.0, [1, 2]), r"`translation` \(=\[1, 2\]\) must be a tuple of two finite numbers"),  # type: ignore[arg-type]
         (lambda: rotate(torch.ones(4, 4).long(), 30), "`image.dtype`"),
+        (lambda: rotate(torch.ones(4), 30), r"`image.shape` \(=\(4,\)\) must be \[..., n, n\]"),
         (lambda: rotate(3, 30), "`image` must be a torch tensor"),  # type: ignore[arg-type]
+        (lambda: sesn.translate(3, 1, 0), "`image` must be a torch tensor"),  # type: ignore[arg-type]
+        (lambda: sesn.translate(torch.ones(4), 1, 0), r"`image.shape` \(=\(4,\)\) must be \[..., h, w\]"),
+        (
+            lambda: sesn.translate(torch.ones(4, 4), 1.5, 0),
+            r"`down` \(=1.5\) must be a whole number; .*ScaleTranslation",
+        ),
+        (lambda: sesn.translate(torch.ones(4, 4), 0, "1"), r"`right` \(='1'\) must be a whole number"),
+        (lambda: sesn.translate(torch.ones(4, 4), 1, 0, "mean"), r"`ends` \(='mean'\) must be one of 'zeros', 'circ"),
     ],
 )
 def test_elements_that_are_none_are_refused(make, words):

@@ -328,6 +328,14 @@ def test_bad_inputs():
         NestedReLU([4])(torch.zeros(3))
     with pytest.raises(WrongTypeError, match="floating-point"):
         NestedReLU([4])(torch.zeros(3, 3, dtype=torch.int64))
+    for rectify in (NestedReLU([4]), BandlimitedReLU()):
+        with pytest.raises(WrongTypeError, match="`x` must be a torch tensor, got list"):
+            rectify([1.0, 2.0])
+    for wrong, got in ((lambda x: x[..., ::2], r"a tensor of \(3, 8, 4\)"), (lambda x: None, "NoneType")):
+        with pytest.raises(
+            WrongTypeError, match=rf"`nonlinearity` must return .* \(3, 8, 8\), got {got}; make it work"
+        ):
+            NestedReLU([4], nonlinearity=wrong)(torch.zeros(3, 4, 4))
 
 
 def test_it_is_public():

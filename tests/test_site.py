@@ -56,6 +56,16 @@ def test_a_style_that_loads_from_elsewhere_is_found(site: Path, rule: str) -> No
     assert len(faults(site)) == 1
 
 
+@pytest.mark.parametrize("page", [*(ROOT / "docs").rglob("*.md")], ids=lambda page: page.stem)
+def test_headings_are_short_and_stand_alone(page: Path) -> None:
+    """A paragraph that slips onto a heading's line becomes the page's title."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for heading in re.findall(r"^#+ .*\n.*", prose, flags=re.MULTILINE):
+        first, _, after = heading.partition("\n")
+        assert len(first) <= 80, first
+        assert not after, f"no empty line after {first!r}"
+
+
 def test_every_public_name_has_a_page() -> None:
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")]
     shown = [

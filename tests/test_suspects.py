@@ -301,3 +301,34 @@ def test_parts_have_the_names_that_the_network_gives_them() -> None:
     assert "module.placed" not in str(finding)
     exec(finding.code, {"module": module})
     assert not module.placed.position.any()
+
+
+class QuarterTurns(nn.Module):
+    """The sum of a convolution's answers to the four quarter turns, each turned back: it commutes with these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 5, padding=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sum((self.conv(x.rot90(n, (-2, -1))).rot90(-n, (-2, -1)) for n in range(4)), torch.zeros(()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_rounding_in_the_dtype_of_the_network_is_nobodys_fault(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    network, images = QuarterTurns().to(dtype), random_images(0, (4, 1, 48, 48))
+    error = sesn.equivariance_error(network, images, Rotation(90))
+    assert error.valid.min() > 0
+    assert not error.at_floor or dtype == torch.float64
+    assert diagnose(network, images, error) == []
+    turned = sesn.equivariance_error(network, images, Rotation(30))
+    assert [one.cause for one in diagnose(network, images, turned)] == ["kernels with a direction"]
+
+
+def test_a_pair_of_functions_is_not_asked_of_fields() -> None:
+    """What is done to images is only for images."""
+    blurred = sesn.Transform(lambda x: F.avg_pool2d(x, 3, 1, 1), lambda y: y + 1, "blur")
+    lift = ScaleLift(1, 2, basis_a(ScaleGrid.geometric(1.5, 2.0, 2), "wide", 3))
+    error = sesn.equivariance_error(lift, PHOTOGRAPHS, blurred)
+    assert isinstance(diagnose(lift, PHOTOGRAPHS, error), list)

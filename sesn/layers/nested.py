@@ -86,7 +86,7 @@ class NestedReLU(TensorModule):
 
         Raises:
             UsageError: there are fewer axes.
-            WrongTypeError: the numbers are not floating-point.
+            WrongTypeError: the numbers are not floating-point, or `nonlinearity` returns another shape.
         """
         _checks.floating("x", x)
         _checks.require(x.dim() >= 2, "x.shape", tuple(x.shape), "[..., h, w]")
@@ -124,7 +124,13 @@ class NestedReLU(TensorModule):
         held = self._held(size)
         rows, columns = (self._waves(m, n, spectrum) for m, n in zip(self._grid(size), held, strict=True))
         values = along_both(rows.synthesis, columns.synthesis, spectrum[..., : held[0], : held[1]])
-        return along_both(rows.analysis, columns.analysis, self.nonlinearity(values))
+        rectified = self.nonlinearity(values)
+        shape = rectified.shape if isinstance(rectified, Tensor) else None
+        if shape != values.shape:
+            got = type(rectified).__name__ if shape is None else f"a tensor of {tuple(shape)}"
+            rule = f"return a tensor of the shape that it is given, {tuple(values.shape)}"
+            raise WrongTypeError(f"`nonlinearity` must {rule}, got {got}; make it work on each number by itself")
+        return along_both(rows.analysis, columns.analysis, rectified)
 
     def _grid(self, size: Size) -> Size:
         """The points at which a size is rectified: a multiple of the largest listed size or, if not listed, of its own.

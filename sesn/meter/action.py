@@ -13,7 +13,8 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from sesn._checks import floating, positive, require
+from sesn._checks import floating, one_of, positive, require
+from sesn._checks import whole as whole_number
 from sesn._torch import recording
 from sesn.algorithms.axis import PaddingMode
 from sesn.algorithms.banded import Block, along_both, bands, whole
@@ -104,7 +105,8 @@ class ScaleTranslation(GroupElement):
         require(positive(self.scale), "scale", self.scale, "positive and finite")
         pixels = isinstance(self.translation, tuple) and len(self.translation) == 2
         pixels = pixels and all(isinstance(one, Real) and math.isfinite(one) for one in self.translation)
-        require(pixels, "translation", self.translation, "two finite numbers, pixels down and right")
+        rule = "a tuple of two finite numbers, pixels down and right"
+        require(pixels, "translation", self.translation, rule, "for example (1.0, 0.0)")
 
     def __matmul__(self, other: ScaleTranslation) -> ScaleTranslation:
         down, right = (self.scale * t1 + t2 for t1, t2 in zip(other.translation, self.translation, strict=True))
@@ -265,11 +267,21 @@ def translate(image: Tensor, down: int, right: int, ends: PaddingMode = "zeros")
     Returns:
         The image moved, of the same shape.
 
+    Raises:
+        UsageError: the image has no two axes, or `ends` is unknown.
+        WrongTypeError: the image is no tensor, or the pixels are no whole numbers.
+
     Example:
         >>> sesn.translate(torch.tensor([[1, 2], [3, 4]]), 1, 0)
         tensor([[0, 0],
                 [1, 2]])
     """
+    if not isinstance(image, Tensor):
+        raise WrongTypeError(f"`image` must be a torch tensor [..., h, w], got {type(image).__name__}")
+    require(image.dim() >= 2, "image.shape", tuple(image.shape), "[..., h, w]")
+    remedy = "for fractions of a pixel use sesn.Meter().move(image, sesn.ScaleTranslation(1.0, (down, right)))"
+    down, right = (whole_number(name, one, -math.inf, remedy) for name, one in (("down", down), ("right", right)))
+    one_of("ends", ends, ("zeros", "circular"))
     rolled = torch.roll(image, (down, right), dims=(-2, -1))
     if ends == "circular":
         return rolled

@@ -110,7 +110,8 @@ def explain(
         verdict = f"median Delta {delta:.3g}, but {empty}: it shows nothing"
     elif tolerance > 0:
         verdict += f" by {judged / tolerance:.3g}x"
-    context = f"  the probe's own floor is {middle(error.floor):.2g}"
+    floor = middle(error.floor)
+    context = f"  the probe's own floor is {'not known' if math.isnan(floor) else f'{floor:.2g}'}"
     if error.at_floor:
         context += ", and no network can be told from an equivariant one below it: choose a larger tolerance"
     elif error.ceiling is not None and not math.isnan(delta):

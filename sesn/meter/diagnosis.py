@@ -22,7 +22,7 @@ from sesn.meter.compare import EquivarianceError, compare, middle
 from sesn.meter.elements import Rotation, Transform
 from sesn.meter.finding import Case, Finding
 from sesn.meter.meter import Meter
-from sesn.meter.reading import SPATIAL, RejectedError, call, output_grid, read
+from sesn.meter.reading import SPATIAL, RejectedError, call, like_module, output_grid, read
 from sesn.meter.suspects import geometric, in_the_layers, innocent, watching_spreads
 from sesn.scales import ScaleGrid
 
@@ -31,6 +31,8 @@ CLEAR = 5.0
 #: Pixels by which rescaling has to move what a stride keeps, and the change on repetition, before they count.
 PHASE = 0.02
 REPEATED = 1e-2
+#: Relative errors of so many roundings of the module's dtype, which a chain of layers may add up to, have no cause.
+ROUNDINGS = 30
 #: Images on which other readings of the output are tried.
 FEW = 4
 POINTWISE = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.ELU, nn.SiLU, nn.Sigmoid, nn.Tanh)
@@ -54,7 +56,8 @@ def diagnose(
         grid, resampler, ends: by default those of the measurement.
 
     Returns:
-        The causes with the strongest evidence first; none when Delta is at the meter's floor.
+        The causes with the strongest evidence first; none when Delta is at the meter's floor, or no more than the
+        module's dtype rounds.
 
     Raises:
         UsageError: the module cannot be run on the images.
@@ -66,7 +69,8 @@ def diagnose(
         >>> [finding.cause for finding in sesn.diagnose(network, images, error)]
         ['ordinary convolution']
     """
-    if error.at_floor and not error.empty():
+    rounded = middle(error.valid) <= (ROUNDINGS * torch.finfo(like_module(module, images).dtype).eps) ** 2
+    if (error.at_floor or rounded) and not error.empty():
         return []
     given: dict[str, Any] = {"grid": grid, "resampler": resampler, "ends": ends}
     meter = replace(error.meter or Meter(), **{name: value for name, value in given.items() if value is not None})
@@ -97,7 +101,7 @@ def _case(module: nn.Module, images: Tensor, error: EquivarianceError, meter: Me
     except RejectedError:
         repeated = 0.0
     field = None
-    if error.kind == "field":
+    if error.kind == "field" and not isinstance(error.element, Transform):  # which knows of images and outputs alone
         scales = output_grid(module, meter.grid, before.output, error.kind, before.path)
         moved = meter.move(before.output, error.element)
         field = Branches(module, exact, small, before, after.output, moved, error.kind, scales, error.element)

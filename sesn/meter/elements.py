@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sesn._checks import complaint, floating, require
 from sesn.algorithms.resample import Canvas, Ends, Resampler, resampler_ends, taps
-from sesn.errors import WrongTypeError
+from sesn.errors import UsageError, WrongTypeError
 from sesn.meter.action import GroupElement, ScaleTranslation
 
 #: A factor s, or what else is done to the images.
@@ -108,7 +108,8 @@ class Transform(GroupElement):
         name: how it is called in messages.
 
     Raises:
-        WrongTypeError: one of the two cannot be called, or returns something else than a tensor.
+        WrongTypeError: one of the two cannot be called, or returns something else than a real tensor.
+        UsageError: one of the two returns NaN or infinity, or a batch of another length.
 
     Example:
         >>> flip = sesn.Transform(lambda x: x.flip(-1), lambda y: y.flip(-1), "flip")
@@ -147,7 +148,7 @@ class Transform(GroupElement):
         Returns:
             The maps moved.
         """
-        return _tensor("images", self.images(maps.clone()))
+        return _tensor("images", self.images(maps.clone()), maps)
 
     def act_on_outputs(self, output: Tensor) -> Tensor:
         """Move an output as the function for outputs says.
@@ -160,12 +161,20 @@ class Transform(GroupElement):
         """
         if self.outputs is None:
             return output
-        return _tensor("outputs", self.outputs(output.clone())).to(torch.float64)
+        return _tensor("outputs", self.outputs(output.clone()), output).to(torch.float64)
 
 
-def _tensor(argument: str, made: object) -> Tensor:
+def _tensor(argument: str, made: object, given: Tensor) -> Tensor:
+    """What a function made of a batch, if it is a batch of as many numbers that can be compared."""
     if not isinstance(made, Tensor):
         raise WrongTypeError(f"`{argument}` must return a tensor, got {type(made).__name__}")
+    if made.is_complex():
+        raise WrongTypeError(f"`{argument}` must return real numbers, got {made.dtype}")
+    if made.shape[:1] != given.shape[:1]:
+        shapes = f"{tuple(made.shape)} for {tuple(given.shape)}"
+        raise UsageError(f"`{argument}` must return as many images or outputs as it is given, got {shapes}")
+    if not bool(torch.isfinite(made).all()):
+        raise UsageError(f"`{argument}` must return finite numbers, got NaN or infinity")
     return made
 
 
@@ -200,6 +209,7 @@ def rotate(image: Tensor, degrees: float, resampler: Resampler = "lanczos3", end
     """
     if not isinstance(image, Tensor):
         raise WrongTypeError(f"`image` must be a torch tensor [..., n, n], got {type(image).__name__}")
+    require(image.dim() >= 2, "image.shape", tuple(image.shape), "[..., n, n]")
     Rotation(degrees).check(image)
     quarters, rest = _split(degrees)
     turned = torch.rot90(image, quarters, (-2, -1))

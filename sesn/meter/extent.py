@@ -135,8 +135,12 @@ def output_crop(found: Branches, crop: int | str, *, acted: bool, edge: int | No
     output, seen, side = found.direct, found.original.seen, min(found.direct.shape[-2:]) - 2 * shown
     require(edge is None or side > 0, "canvas", "keep", "for images that are nearly square, or less rescaled")
     if crop == "auto" and found.kind in SPATIAL:
-        seen = receptive_field_of(found.module, found.images, found.original)
-        return shown + automatic_crop(seen, reach, side // 4, found.element.shift), seen
+        seen, shift = receptive_field_of(found.module, found.images, found.original), found.element.shift
+        gone = math.ceil(shift / seen.stride)  # of what came in at one border as much has left at the other
+        told = getattr(found.element, "translation", shift)
+        rule = "less than half of the image's side, so that a part of the picture is left"
+        require(2 * gone < side or not gone, "translation", told, rule, "use a shorter one or give `crop=`")
+        return shown + automatic_crop(seen, reach, gone + (side - 2 * gone) // 4, shift), seen
     if crop == "auto" or not (found.kind in SPATIAL or (acted and output.dim() >= 4)):
         return 0, seen
     pixels = whole("crop", crop, 0)

@@ -30,7 +30,7 @@ def reference_error(images: Tensor, element: GroupElement, resampler: Resampler,
     rotations, of the two among them and their sums that have no direction, a Gaussian and its Laplacian. `crop` pixels
     at each border do not count, nor, unless images are periodic, those that the reference itself sees the border from:
     what a network does there is its own, and not the probe's. At most a quarter of the side is left out, and what shows
-    no picture. NaN for a pair of functions, since nobody knows what commutes with it.
+    no picture or has left it. NaN for a pair of functions, since nobody knows what commutes with it.
     """
     factor = element.scale
     if element.act_on_outputs(images) is not None:
@@ -41,7 +41,8 @@ def reference_error(images: Tensor, element: GroupElement, resampler: Resampler,
     direct = _responses(element.act(images, resampler, ends, "follow"), direct_sigma, ends, turned)
     side, unseen = min(direct.shape[-2:]), element.hidden("follow")
     own = 0 if ends == "circular" and not turned else math.ceil(HALF_WIDTH * direct_sigma + 3 + element.shift)
-    crop = math.ceil(unseen * side) + min(max(crop, own), int(side * (1 - 2 * unseen)) // 4)
+    gone = min(math.ceil(element.shift), side // 2 - 1)
+    crop = math.ceil(unseen * side) + min(max(crop, own), gone + (int(side * (1 - 2 * unseen)) - 2 * gone) // 4)
     if crop:
         moved, direct = (x[..., crop:-crop, crop:-crop] for x in (moved, direct))
     return ratio_of(sums_of([(moved, direct)], moved))

@@ -79,7 +79,7 @@ class ScaleChannelConv(KernelLayer):
 
     def forward(self, image: Tensor) -> Tensor:
         """Convolve an image in every channel, or each channel of a field by itself."""
-        if image.dim() == 5:
+        if isinstance(image, Tensor) and image.dim() == 5:
             self._check_field(image, self.weight, len(self.scales))
             maps = image.unbind(2)
         else:

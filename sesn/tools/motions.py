@@ -13,6 +13,8 @@ from sesn.meter.elements import Element, Rotation
 
 #: The option that says by how much, for each action; the first one is done unless something else is said.
 AMOUNTS = {"scale": "downscale", "translate": "translate", "rotate": "rotate"}
+#: Images are shifted by at most one part of so many.
+PART = 4
 #: By how much where it is not said, of the actions that are no scaling: without interpolation, and with it.
 USUAL = {"translate": "1,0.5", "rotate": "90,30"}
 
@@ -32,19 +34,20 @@ def asked_action(asked: Mapping[str, Any]) -> str:
 
 def elements_of(action: str, asked: Mapping[str, Any], stride: int, shape: tuple[int, ...]) -> list[Element]:
     """Shifts down and right, or rotations, as the options say."""
-    text = asked.get(AMOUNTS[action]) or USUAL[action]
+    text, written = asked.get(AMOUNTS[action]) or USUAL[action], "x".join(map(str, shape))
     if action == "rotate":
-        written = "x".join(map(str, shape))
         require(shape[-2] == shape[-1], "input", written, "square to be rotated", "for example 3x96x96")
         return [Rotation(angle) for angle in parse_angles(text)]
+    rule = f"at least {PART} pixels a side, since shifts are at most a quarter of it"
+    require(min(shape[1:]) >= PART, "input", written, rule, "for example 3x96x96")
     return [ScaleTranslation(1.0, (pixels, pixels)) for pixels in parse_shifts(text, stride, min(shape[1:]))]
 
 
 def parse_shifts(text: str, stride: int, side: int) -> list[float]:
     """Pixels to move images by from "1,0.5" or "stride", at most a quarter of their side."""
     found = [float(stride) if part == "stride" else _number(part) for part in text.split(",")]
-    rule = f"stride or numbers of pixels above 0 and at most {side // 4}, a quarter of the image's side"
-    require(all(0 < pixels <= side // 4 for pixels in found), "translate", text, rule, "for example 1,0.5")
+    rule = f"stride or numbers of pixels above 0 and at most {side // PART}, a quarter of the image's side"
+    require(all(0 < pixels <= side // PART for pixels in found), "translate", text, rule, "for example 1,0.5")
     return list(dict.fromkeys(found))
 
 

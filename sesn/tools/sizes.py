@@ -46,9 +46,9 @@ class Sizes(NamedTuple):
 
     @property
     def written(self) -> dict[str, str]:
-        """As options of the command line."""
-        downscales = ",".join(f"{one:.6g}" for one in self.downscales)
-        return {"input_": "x".join(map(str, self.shape)), "downscale": downscales}
+        """As options of the command line; 1, which changes nothing, stands for what is no scaling."""
+        shape, downscales = "x".join(map(str, self.shape)), ",".join(f"{one:.6g}" for one in self.downscales)
+        return {"input_": shape} if self.downscales == [1] else {"input_": shape, "downscale": downscales}
 
     @property
     def named_stride(self) -> str:
