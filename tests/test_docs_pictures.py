@@ -46,6 +46,15 @@ def test_a_page_shows_the_committed_rows(name: str, page: str) -> None:
     assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["object_size", "segmentation"])
+def test_a_number_and_its_spread_stay_on_one_line(name: str) -> None:
+    """In a narrow column a line is broken at any ordinary space, and `91 ± 1` would take three lines."""
+    table = script(name).table(committed(name.replace("_", "-"))).split("\n\n")[0]
+    assert "±" in table
+    assert " ± " not in table
+    assert " px" not in table
+
+
 def test_what_the_page_says_of_images_follows_from_its_rows() -> None:
     rows = {(row["method"], row["set"]): row for row in committed("unrelated")}
     ordinary, steerable = ([key for key, row in rows.items() if row["steerable"] == kind] for kind in (False, True))

@@ -150,9 +150,7 @@ def test_a_comment_in_a_block_is_no_heading() -> None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [*(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING")), *sorted((ROOT / "docs").rglob("*.md"))],
-    ids=lambda page: page.name,
+    "page", [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
 )
 def test_a_heading_is_a_short_line_by_itself(page: Path) -> None:
     """A paragraph that was joined to its heading is shown as a heading, whole."""
