@@ -28,6 +28,8 @@ myst_heading_anchors = 4
 # Docstrings are plain text with names in single backquotes.
 default_role = "code"
 autodoc_member_order = "bysource"
+# Nobody calls it: torch asks it for what repr() shows.
+autodoc_default_options = {"exclude-members": "extra_repr"}
 autodoc_typehints_format = "short"
 napoleon_numpy_docstring, napoleon_use_ivar = False, True
 # Types in signatures are told by their names; what they refer to, in torch or inside of sesn, has no page here.
@@ -38,6 +40,8 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
+# The default underlines names of modules, as if they were links.
+pygments_dark_style = "github-dark"
 html_title = f"sesn {release}"
 html_copy_source = False
 

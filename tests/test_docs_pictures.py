@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 from pathlib import Path
@@ -46,6 +47,15 @@ def test_a_page_shows_the_committed_rows(name: str, page: str) -> None:
     assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["object_size", "segmentation"])
+def test_a_number_and_its_spread_stay_on_one_line(name: str) -> None:
+    """In a narrow column a line is broken at any ordinary space, and `91 ± 1` would take three lines."""
+    table = script(name).table(committed(name.replace("_", "-"))).split("\n\n")[0]
+    assert "±" in table
+    assert " ± " not in table
+    assert " px" not in table
+
+
 def test_what_the_page_says_of_images_follows_from_its_rows() -> None:
     rows = {(row["method"], row["set"]): row for row in committed("unrelated")}
     ordinary, steerable = ([key for key, row in rows.items() if row["steerable"] == kind] for kind in (False, True))
@@ -71,6 +81,39 @@ def test_the_page_of_metrics_says_what_the_definitions_say_of_themselves() -> No
     text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert script("metrics").sentences() in text
     assert script("metrics").bias_words(committed("metrics")) in text
+
+
+def table_lines(path: Path) -> list[list[str]]:
+    """The cells of every line of the tables of a Markdown file, without its marks for code."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    return [[cell.strip().replace("\\", "").replace("`", "") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def in_this_order(shown: list[str], values: list[str]) -> bool:
+    """Whether all that is shown stands among the values, in their order; an empty cell shows nothing."""
+    left = iter(values)
+    return all(cell in left for cell in shown if cell)
+
+
+@pytest.mark.parametrize("name", ["projections", "rectifiers"])
+def test_a_table_of_the_page_has_the_numbers_of_the_report(name: str) -> None:
+    page = table_lines(ROOT / "docs" / "measuring-delta.md")
+    for first, *values in table_lines(ROOT / "reports" / "tables" / f"{name}.md")[2:]:
+        assert any(in_this_order(shown, values) for called, *shown in page if called == first), (first, values)
+
+
+def test_the_page_has_the_medians_of_the_sweep_over_depth() -> None:
+    text = (ROOT / "reports" / "figures" / "delta-depth.csv").read_text(encoding="utf-8")
+    medians = {
+        (row["nonlinearity"], row["x"]): f"{float(row['median']):.1e}"
+        for row in csv.DictReader(text.splitlines())
+        if row["window"] == "periodic"
+    }
+    shown = {"linear": "nothing (linear)", "relu": "nn.ReLU()", "bandlimited": 'BandlimitedReLU("circular")'}
+    shown["nested"] = "NestedReLU([96, 68])"
+    page = table_lines(ROOT / "docs" / "measuring-delta.md")
+    for key, first in shown.items():
+        assert [first, *(medians[key, depth] for depth in ("1", "10", "50"))] in page
 
 
 def test_the_networks_that_are_compared_have_about_as_many_parameters() -> None:

@@ -134,6 +134,30 @@ def test_a_failing_block_names_its_line(tmp_path: Path) -> None:
     assert caught.traceback[-1].lineno + 1 == 8
 
 
+def headings(markdown: str) -> list[tuple[str, str]]:
+    """Every heading outside fenced blocks, with the line after it."""
+    inside = {line for block in blocks(markdown) for line in range(block.line, block.line + block.text.count("\n") + 1)}
+    lines = [*markdown.splitlines(), ""]
+    return [
+        (line, lines[number])
+        for number, line in enumerate(lines, start=1)
+        if re.match(r"#{1,6} ", line) and number not in inside
+    ]
+
+
+def test_a_comment_in_a_block_is_no_heading() -> None:
+    assert headings("# One\ntext\n\n```\n# no\n\n# no\n```\n## Two\n") == [("# One", "text"), ("## Two", "")]
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
+)
+def test_a_heading_is_a_short_line_by_itself(page: Path) -> None:
+    """A paragraph that was joined to its heading is shown as a heading, whole."""
+    found = headings(page.read_text(encoding="utf-8"))
+    assert [heading for heading, after in found if after or len(heading) > 80] == []
+
+
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_readme import ROOT, blocks, run
+from typer.testing import CliRunner
+
+from sesn.tools.app import app
 
 #: The line before a block that takes more than a few seconds.
 SLOW = "<!-- slow -->"
@@ -41,3 +45,25 @@ def test_a_tutorial_shows_its_program_whole(name: str) -> None:
     program = (ROOT / "docs" / "examples" / f"{name}.py").read_text(encoding="utf-8").split('"""\n', 1)[1]
     shown = [block.text for block in blocks(page) if block.is_python and block.before != SLOW]
     assert "\n\n\n".join(shown).strip() == program.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_methods")
+def test_the_figure_that_the_method_tutorial_promises_has_the_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commands, with one experiment and its method alone; each command is run as the page has it otherwise."""
+    monkeypatch.chdir(tmp_path)
+    found = blocks((ROOT / "docs" / "tutorials" / "method.md").read_text(encoding="utf-8"))
+    Path("mine.py").write_text(next(block.text for block in found if block.is_python), encoding="utf-8")
+    [console] = [block.text for block in found if block.info == "console"]
+    for line in console.replace("cnn,sesn-vector,", "").splitlines():
+        _, command, *words = shlex.split(line.removeprefix("$ "), comments=True)
+        if command == "run":
+            first = next(index for index, word in enumerate(words) if word.startswith("--"))
+            assert "delta-depth" in words[:first]
+            words = ["delta-depth", *words[first:]]
+        words += ["--only", "delta-depth"] * (command == "report")
+        ran = CliRunner().invoke(app, [command, *words], catch_exceptions=False)
+        assert ran.exit_code == 0, ran.output
+    assert ",mine," in Path("mine/figures/delta-depth.csv").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
-from picture_script import run
+from picture_script import NO_BREAK, run, with_spread
 
 from sesn.tools.drawing import STYLE
 from sesn.tools.machine import machine_words, provenance
@@ -83,10 +83,9 @@ def times(rows: list[dict[str, Any]]) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     """Mean and standard deviation over seeds as the tutorial shows them, with what was trained on what."""
     shown = (8, 12, 16, 20, 24, 28, 32)
-    lines = [["", *(f"{size} px" for size in shown), "parameters"], ["---"] * (len(shown) + 2)]
+    lines = [["", *(f"{size}{NO_BREAK}px" for size in shown), "parameters"], ["---"] * (len(shown) + 2)]
     for method, (label, *_) in NETWORKS.items():
-        found = [accuracies(rows, method, size) for size in shown]
-        cells = [f"{statistics.fmean(each):.0f} ± {statistics.stdev(each):.0f}" for each in found]
+        cells = [with_spread(accuracies(rows, method, size)) for size in shown]
         lines.append([label, *cells, next(f"{row['parameters']:,}" for row in rows if row["method"] == method)])
     first, seeds = rows[0], len({row["seed"] for row in rows})
     caption = f"accuracy in per cent, mean ± standard deviation of {seeds} seeds; {first['training_images']} digits"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,13 @@ from matplotlib.figure import Figure
 from sesn.tools.drawing import save
 
 Rows = list[dict[str, Any]]
+#: Where a line is never broken. The columns of tables are narrow.
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def with_spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation as a table shows them."""
+    return f"{statistics.fmean(values):.0f}{NO_BREAK}±{NO_BREAK}{statistics.stdev(values):.0f}"
 
 
 def run(

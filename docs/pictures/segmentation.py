@@ -8,7 +8,6 @@ draws the picture from the rows in that folder; with --measure it trains the net
 from __future__ import annotations
 
 import runpy
-import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
-from picture_script import run
+from picture_script import run, with_spread
 
 from sesn.tools.drawing import STYLE
 from sesn.tools.machine import machine_words, provenance
@@ -57,8 +56,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = [["", *(f"radius {radius}" for radius in RADII), "parameters"], ["---"] * (len(RADII) + 2)]
     for method, (label, _) in NETWORKS.items():
         mine = [row for row in rows if row["method"] == method]
-        found = zip(*(row["overlap"] for row in mine), strict=True)
-        cells = [f"{statistics.fmean(each):.0f} ± {statistics.stdev(each):.0f}" for each in found]
+        cells = [with_spread(each) for each in zip(*(row["overlap"] for row in mine), strict=True)]
         lines.append([label, *cells, f"{mine[0]['parameters']:,}"])
     first, seeds = rows[0], len({row["seed"] for row in rows})
     caption = f"intersection over union in per cent, mean ± standard deviation of {seeds} seeds; {first['steps']} steps"

@@ -75,7 +75,7 @@ ImageSet = Annotated[
     str,
     typer.Option(
         metavar="SET|DIR",
-        help="Images: 1/f, 1/f2, white, embedded (photographs), stl10 (with the harness), or a directory.",
+        help="Images: 1/f, 1/f2, white, embedded (photographs), stl10 (in a clone only), or a directory.",
     ),
 ]
 #: What a network is judged on, unless others are asked for: photographs are a lenient test.

@@ -41,7 +41,10 @@ def check(
     std: options.Std = None,
     resampler: options.ResamplerName = "lanczos3",
     kind: Annotated[
-        str, typer.Option(help="How to read the output: auto, field (with an axis of scales), map, scale or invariant.")
+        str,
+        typer.Option(
+            help="How to read the output: auto, field (b,c,s,h,w), map (b,c,h,w), scale (b,c,s) or invariant (b,c)."
+        ),
     ] = "auto",
     crop: Annotated[str, typer.Option(metavar="auto|N", help="Pixels to leave out at each border.")] = "auto",
     ends: options.EndsName = "auto",
