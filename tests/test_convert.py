@@ -195,6 +195,23 @@ def test_a_network_of_functions_is_exported() -> None:
     torch.testing.assert_close(program.module()(image[:2]), original(image[:2]), **EXACT)
 
 
+@EXPORTS
+def test_a_classifier_of_functions_is_exported_with_open_sides() -> None:
+    # Its outermost module takes *args, for which torch wants the open sides in another structure.
+    layers = (
+        nn.Conv2d(1, 3, 3),
+        Code(lambda x: F.max_pool2d(x, 2)),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(2, 4),
+    )
+    layers[1].conv = nn.Conv2d(3, 2, 3)
+    original = seeded(0, lambda: nn.Sequential(*layers)).double().eval()
+    network = sesn.convert(original, slow.uniform(0, 2, 1, 16, 16), grid=SMALL, project="reference").network
+    program, image = sesn.export_plain(network, slow.uniform(0, 2, 1, 16, 16)), slow.uniform(1, 3, 1, 20, 27)
+    torch.testing.assert_close(program.module()(image), original(image), **EXACT)
+
+
 def test_a_converted_network_is_far_more_equivariant_than_the_original() -> None:
     """Not trained, so with kernels that see edges, as those that are; the factor 2 is two steps of the grid."""
     first, second = (seeded(0, lambda c=c: nn.Conv2d(*c, 3, padding=1, bias=False)) for c in ((1, 4), (4, 2)))
@@ -225,6 +242,30 @@ def test_modes_are_kept_layer_by_layer() -> None:
     network = sesn.convert(original, project=None).network
     assert [layer.training for layer in network] == [True, False, True, True]
     assert [type(layer).__name__ for layer in network][2] == "Dropout3d"
+
+
+class Rectified(nn.BatchNorm2d):
+    """A batch norm with code of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.relu(super().forward(input))
+
+
+class Halved(nn.Dropout2d):
+    """A dropout with code of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input) / 2
+
+
+@pytest.mark.parametrize("layer", [Rectified(4), Halved()])
+def test_a_layer_with_code_of_its_own_is_not_taken_for_the_one_that_it_extends(layer: nn.Module) -> None:
+    convs = seeded(0, lambda: (nn.Conv2d(1, 4, 3), nn.Conv2d(4, 2, 3)))
+    original = settled(nn.Sequential(convs[0], layer, convs[1]), 1, 16, 16)
+    network, report = sesn.convert(original, slow.uniform(0, 2, 1, 16, 16), project="reference")
+    image = slow.uniform(1, 2, 1, 16, 16)
+    assert report.runs
+    torch.testing.assert_close(network(image), original(image), **EXACT)
 
 
 def test_a_shared_layer_stays_shared() -> None:

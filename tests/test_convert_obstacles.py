@@ -52,6 +52,10 @@ OBSTACLES: dict[str, tuple[nn.Module, str]] = {
     ),
     "linear": (nn.Sequential(LIFT, nn.Linear(64, 2), nn.Conv2d(4, 1, 1)), "1 (Linear): its weights mix pixels"),
     "even": (nn.Sequential(LIFT, nn.Conv2d(4, 4, 2)), "1 (Conv2d 2 x 2): `kernel_size` (=(2, 2)) must be odd"),
+    "no lift": (
+        nn.Sequential(nn.Conv2d(1, 4, 4, stride=4), nn.ReLU(), nn.Conv2d(4, 2, 1)),
+        "the network (Sequential): none of its convolutions can be a ScaleLift or a ScaleConv, so nothing would",
+    ),
     "own code": (nn.Sequential(LIFT, Frozen(4, 4, 3)), "`forward` (='Frozen') must be that of nn.Conv2d"),
 }
 
@@ -79,3 +83,30 @@ def test_a_long_list_of_obstacles_is_cut_in_the_warning() -> None:
     layers = [nn.Conv2d(4, 4, 2) for _ in range(5)]
     with pytest.warns(UserWarning, match="and 2 more"):
         sesn.convert(nn.Sequential(LIFT, *layers), project=None)
+
+
+@pytest.mark.parametrize("head", [(), (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))])
+def test_a_network_without_a_single_steerable_layer_is_not_said_to_run(head: tuple[nn.Module, ...]) -> None:
+    # As in the discriminator of a DCGAN: the report was without a complaint, and the network failed at its first call.
+    model = nn.Sequential(nn.Conv2d(1, 4, 4, 2, 1), nn.LeakyReLU(), nn.Conv2d(4, 4, 4, 2, 1), *head)
+    with pytest.warns(UserWarning, match="not all of the network can be converted"):
+        _, report = sesn.convert(model)
+    assert not report.runs
+    assert report.error is None
+    assert [step.after for step in report.steps if step.name == "2"] == [
+        "`kernel_size` (=(4, 4)) must be odd along rows and columns"
+    ]
+
+
+def test_what_comes_after_an_obstacle_is_said_to_be_unreached() -> None:
+    with pytest.warns(UserWarning, match="not all of the network can be converted"):
+        _, report = sesn.convert(nn.Sequential(Code(lambda x: x.view(x.shape[0], 2, 64 * 64)), nn.Conv1d(2, 2, 3)))
+    assert [step.after for step in report.steps if step.name == "1"] == [
+        "not reached, because the network failed before"
+    ]
+
+
+def test_the_report_says_what_a_layer_sees() -> None:
+    with pytest.warns(UserWarning, match="puts scales among the features"):
+        _, report = sesn.convert(Flat(lambda x: torch.flatten(x, 1)), torch.randn(2, 1, 64, 64))
+    assert [step.after for step in report.steps if step.name == "score"] == ["sees no maps"]

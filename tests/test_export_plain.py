@@ -171,6 +171,20 @@ def test_a_program_goes_to_onnx_with_open_batch_and_sides(every_layer: bool, tmp
             torch.testing.assert_close(torch.from_numpy(found), model(image), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("layer", [sesn.ScaleDownsample(), sesn.ScaleDownsample(3, "bilinear")], ids=repr)
+def test_a_low_pass_sees_the_same_pixels_in_onnx_where_a_side_is_no_multiple_of_its_factor(
+    layer: nn.Module, tmp_path: Path
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    program = sesn.export_plain(layer, torch.randn(2, 1, 2, 12, 12))
+    torch.onnx.export(program, (), tmp_path / "layer.onnx", dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(tmp_path / "layer.onnx", providers=["CPUExecutionProvider"])
+    for height, width in ((12, 12), (13, 11), (8, 19), (31, 22)):
+        field = slow.uniform(height, 3, 1, 2, height, width).float()
+        (found,) = session.run(None, {session.get_inputs()[0].name: field.numpy()})
+        torch.testing.assert_close(torch.from_numpy(found), layer(field), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

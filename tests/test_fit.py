@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import slow
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_networks import seeded
 from torch import nn
@@ -51,6 +51,22 @@ def test_a_complete_basis_keeps_a_convolution_at_its_reference_scale(
     found = layer(field)[:, :, reference]
     torch.testing.assert_close(found, conv(image if lift else field[:, :, reference]), rtol=0, atol=1e-8)
     assert residual < 1e-9
+
+
+@given(st.sampled_from([3, 7, 11, 13, 17, 21]), st.sampled_from([1, 2, 3]), st.integers(0, 2), st.integers(0, 99))
+@settings(max_examples=12)
+def test_large_and_dilated_kernels_are_kept_in_single_precision(
+    side: int, dilation: int, reference: int, seed: int
+) -> None:
+    conv = seeded(seed, lambda: nn.Conv2d(1, 2, side, dilation=dilation if side < 9 else 1, padding="same"))
+    extent = conv.dilation[0] * (side - 1) + 1
+    basis = sesn.complete_basis(sesn.ScaleGrid([1.0, 1.2, 1.4]), extent, reference=reference)
+    image = slow.uniform(seed, 2, 1, 24, 25).float()
+    layer, residual = sesn.ScaleLift.from_conv2d(conv, basis, reference=reference)
+    wanted = conv(image)
+    error = (layer(image)[:, :, reference] - wanted).abs().max() / wanted.abs().max()
+    assert error < 1e-5
+    assert residual < 1e-6
 
 
 @given(of_axes(3, 1, 5), of_axes(1, 2, 3), of_axes(1, 2), st.integers(0, 2), st.booleans(), st.integers(0, 99))

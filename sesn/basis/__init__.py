@@ -8,6 +8,7 @@ from sesn.basis.hermite import basis_a as basis_a
 from sesn.basis.hermite import basis_b as basis_b
 from sesn.basis.hermite import basis_for as basis_for
 from sesn.basis.hermite import default_basis as default_basis
+from sesn.basis.hermite import orthogonal_profiles as orthogonal_profiles
 from sesn.basis.log_radial import basis_log_radial as basis_log_radial
 from sesn.basis.steerable import WIDE_HALF_WIDTH as WIDE_HALF_WIDTH
 from sesn.basis.steerable import ProfilePairs as ProfilePairs

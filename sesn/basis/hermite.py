@@ -43,6 +43,39 @@ class Profile:
         return torch.from_numpy(hermite * np.exp(-0.5 * x**2) / width)
 
 
+@dataclass(frozen=True)
+class Orthogonal(Profile):
+    """A Gaussian times a polynomial of `order`, orthogonal to those of lower orders on the pixels of one scale.
+
+    The polynomials p_n obey t p_n = steps[n] p_(n+1) + steps[n-1] p_(n-1), as those of Hermite do, which are orthogonal
+    on the whole line.
+    """
+
+    steps: tuple[float, ...] = ()
+
+    def sample(self, sigma: float, radius: int) -> Tensor:
+        """(1/sigma) p_n(x/sigma) exp(-x^2/(2 sigma^2)) at x = -radius .. radius, in float64."""
+        x = np.arange(-radius, radius + 1, dtype=np.float64) / sigma
+        before, here, last = np.zeros_like(x), np.exp(-0.5 * x**2) / sigma, 0.0
+        for step in self.steps:
+            before, here, last = here, (x * here - last * before) / step, step
+        return torch.from_numpy(here)
+
+
+def orthogonal_profiles(count: int, sigma: float, radius: int) -> list[Orthogonal]:
+    """As many functions, orthogonal and of one norm at the pixels -radius .. radius of a scale.
+
+    They span what the Hermite-Gauss functions of these orders span. Those resemble each other more and more as the
+    orders grow, so that sums of them are small differences of large numbers, which single precision does not hold.
+    """
+    found = [Orthogonal(0)]
+    norm = found[0].sample(sigma, radius).norm()
+    for order in range(1, count):
+        longer = Orthogonal(order, steps=(*found[-1].steps, 1.0)).sample(sigma, radius)
+        found.append(Orthogonal(order, steps=(*found[-1].steps, float(longer.norm() / norm))))
+    return found
+
+
 def basis_a(grid: ScaleGrid, window: Window, effective_size: int, *, max_order: int | None = None) -> SteerableBasis:
     """Make a basis of type A: all pairs of orders (n, m) below E, at one sigma per scale.
 

@@ -24,7 +24,7 @@ from sesn.conversion.trial import BasisOf, Trial, leaves
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.fit import complete_basis, large, scale_index
 from sesn.layers.project import ScaleProjection
-from sesn.layers.steerable import known_basis
+from sesn.layers.steerable import SteerableConv, known_basis
 from sesn.scales import ScaleGrid
 
 Project = Literal["max", "mean", "soft", "reference"]
@@ -210,12 +210,20 @@ def _tried(trial: Trial, example: Tensor, original: Any) -> ConversionReport:
     report = ConversionReport(tuple(trial.steps), trial.reference, None)
     if not report.runs:
         return report
+    if not any(isinstance(layer, SteerableConv) for layer in trial.new.values()):
+        reason = "none of its convolutions can be a ScaleLift or a ScaleConv, so nothing would be scale-equivariant"
+        return _refused(report, trial, reason)
     error, rounding = _error(output, original, trial.reference)
     if error <= rounding or report.residual > EXACT:
         return replace(report, error=error)
     reason = (
         f"computes something else on fields, with an error of {error:.2g}, such as a mean or a view over fixed axes"
     )
+    return _refused(report, trial, reason)
+
+
+def _refused(report: ConversionReport, trial: Trial, reason: str) -> ConversionReport:
+    """The report with an obstacle that lies in the network as a whole."""
     return replace(report, steps=(*report.steps, Step("", "cannot be", type(trial.network).__name__, reason)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 import torch
@@ -55,7 +56,9 @@ def export_plain(model: nn.Module, example: Tensor) -> torch.export.ExportedProg
         plain = copy.deepcopy(model).eval()
         new = {id(layer): plain_layer(layer) for layer in plain.modules() if isinstance(layer, SteerableConv)}
         plain = with_replaced(plain, new)
-        return torch.export.export(plain, (images,), dynamic_shapes=(sides,))
+        first = next(iter(signature(plain.forward).parameters.values()))
+        together = first.kind is Parameter.VAR_POSITIONAL  # torch counts all of *args as one argument
+        return torch.export.export(plain, (images,), dynamic_shapes=((sides,),) if together else (sides,))
 
 
 def plain_layer(layer: SteerableConv) -> nn.Module:

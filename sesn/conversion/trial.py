@@ -67,6 +67,7 @@ class Trial(TorchFunctionMode):
 
     def run(self, example: Tensor) -> Any:
         """The output; None, with a last step that cannot be, where the network's own code does not work on fields."""
+        unmet = "did not run on the example"
         with self._watching(), warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of what is tried on five axes
             try:
@@ -78,11 +79,12 @@ class Trial(TorchFunctionMode):
                 where = self._running[-1] if self._running else ""
                 reason = f"fails on a field: {type(error).__name__}: {error}{line_of(error)}"
                 self._tell(where, "cannot be", type(self.network.get_submodule(where)).__name__, reason)
+                unmet = "not reached, because the network failed before"
                 return None
             finally:
                 for module in leaves(self.network):
                     if id(module) not in self._met and any(True for _ in module.parameters()):
-                        self._tell(self.names[id(module)], "kept", called(module), "did not run on the example")
+                        self._tell(self.names[id(module)], "kept", called(module), unmet)
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
@@ -188,14 +190,16 @@ class Trial(TorchFunctionMode):
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d) and on_field:
             return self._on_field(module)
         if not on_field:
-            return None, f"sees {'the projection' if self._projected else 'the image'}", None
-        if isinstance(module, nn.BatchNorm2d):
+            seen = "the projection" if self._projected else "the image" if on_image else "no maps"
+            return None, f"sees {seen}", None
+        if isinstance(module, nn.BatchNorm2d) and type(module).forward is nn.BatchNorm2d.forward:
             return batch_norm(module), "ScaleBatchNorm", None
-        if isinstance(module, nn.Dropout2d):
+        if isinstance(module, nn.Dropout2d) and type(module).forward is nn.Dropout2d.forward:
             return nn.Dropout3d(module.p, module.inplace), "Dropout3d", None
         if mixes(module):
             return None, "its weights mix pixels or channels, and there is no such layer for fields", None
-        if suits_fields(lambda x: own(x, *args[1:], **kwargs), args[0]):
+        future = isinstance(module, nn.Dropout2d)  # of which torch says that it will refuse five axes
+        if not future and suits_fields(lambda x: own(x, *args[1:], **kwargs), args[0]):
             return None, "does the same on fields", None
         return EachScale(module), f"EachScale({type(module).__name__})", None
 

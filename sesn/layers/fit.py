@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from sesn import _checks
-from sesn.basis import SteerableBasis, basis_a, window_boxes
+from sesn.basis import ProfilePairs, SteerableBasis, orthogonal_profiles, window_boxes
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.steerable import SteerableConv, known_basis, per_scale
 from sesn.scales import ScaleGrid
@@ -84,10 +84,11 @@ class FittedConv(SteerableConv):
 def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> SteerableBasis:
     """Make a basis that spans every kernel of one side at one scale of the grid.
 
-    It has the functions of `basis_a`, as many as the kernel has pixels, on a box of its side at that scale, and on
-    boxes in proportion at the others. Only the ratios of the grid count, and the sigmas are those that suit the side.
-    With wider ones the functions are hard to tell apart on the box, and with narrower ones they vanish at its ends.
-    Either way the kernels at the other scales would not be enlarged copies of those at this one.
+    It has as many functions as the kernel has pixels, on a box of its side at that scale, and on boxes in proportion at
+    the others. They span what those of `basis_a` span, and are orthogonal at that scale, so that single precision holds
+    the weights of a large kernel. Only the ratios of the grid count, and the sigmas are those that suit the side. With
+    wider ones the functions are hard to tell apart on the box, and with narrower ones they vanish at its ends. Either
+    way the kernels at the other scales would not be enlarged copies of those at this one.
 
     Args:
         grid: the scales, relative to each other.
@@ -102,7 +103,7 @@ def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> 
 
     Example:
         >>> sesn.complete_basis(sesn.ScaleGrid([1.0, 1.41, 2.0]), 3)
-        basis_a(9 functions, sigmas [0.6928, 0.9769, 1.3856], boxes [3, 5, 7])
+        complete_basis(9 functions, sigmas [0.6928, 0.9769, 1.3856], boxes [3, 5, 7])
     """
     if not isinstance(grid, ScaleGrid):
         raise WrongTypeError(_checks.complaint("grid", grid, "a ScaleGrid", "for example ScaleGrid([1.0, 1.41, 2.0])"))
@@ -113,9 +114,12 @@ def complete_basis(grid: ScaleGrid, kernel_size: int, *, reference: int = 0) -> 
     largest = math.floor(side * grid.largest / unit + 1e-6)
     window = 2 * (largest // 2) + 1
     rule = f"a scale at which kernels of side {side} are more than one pixel at the smallest scale"
-    wide = side == 1 or min(window_boxes(suited, window)) > 1
+    boxes = window_boxes(suited, window)
+    wide = side == 1 or min(boxes) > 1
     _checks.require(wide, "reference", reference, rule, "use a lower `reference` or a grid of closer scales")
-    return basis_a(suited, window, side)
+    profiles = orthogonal_profiles(side, suited.sigmas[reference], boxes[reference] // 2)
+    functions = [(row, column) for column in profiles for row in profiles]
+    return SteerableBasis(suited, boxes, pairs=ProfilePairs.of(functions), name="complete_basis")
 
 
 def fitted(layer: Layer, conv: nn.Conv2d | nn.ConvTranspose2d, residual: float, reference: int) -> Fitted[Layer]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from sesn import _checks
 from sesn._torch import recording
-from sesn.algorithms.axis import plain_number
 from sesn.layers.each import each_map
 from sesn.layers.typed import TensorModule
 
@@ -18,6 +17,22 @@ Interpolation = Literal["nearest", "bilinear", "bicubic"]
 
 #: Bytes of a number in single precision.
 FLOAT32 = 4
+
+
+def triangle(distance: Tensor) -> Tensor:
+    """The filter of "bilinear" at this many coarser pixels from its centre."""
+    return (1 - distance).clamp_min(0)
+
+
+def cubic(distance: Tensor) -> Tensor:
+    """The filter of "bicubic" at this many coarser pixels from its centre: Keys' cubic with a slope of -1/2 at 1."""
+    near = (1.5 * distance - 2.5) * distance**2 + 1
+    far = ((2.5 - 0.5 * distance) * distance - 4) * distance + 2
+    return torch.where(distance < 1, near, torch.where(distance < 2, far, 0))
+
+
+#: The low-pass filters of `ScaleDownsample`, as torch has them.
+KERNELS = {"bilinear": triangle, "bicubic": cubic}
 
 
 class ScaleUpsample(TensorModule):
@@ -64,7 +79,7 @@ class ScaleUpsample(TensorModule):
 
 
 class ScaleDownsample(TensorModule):
-    """Fewer pixels at every scale: a low-pass filter, then samples `factor` pixels apart, centred on the map.
+    """Fewer pixels at every scale: a low-pass filter, then samples in the middle of every `factor` pixels.
 
     Without a filter, frequencies that the coarser pixels cannot hold appear as lower ones, and which ones depends on
     the size of the picture. A filter that also weakens what they can hold, such as a wide binomial blur, costs more
@@ -102,20 +117,22 @@ class ScaleDownsample(TensorModule):
         _checks.real_tensor("field", field, "b c s h w")
         side, rule = min(field.shape[-2:]), f"at least {self.factor}, the factor"
         _checks.require(side >= self.factor, "input side", side, rule, "use a larger image or a smaller factor")
-        # Torch cannot record the gradient of its filter for any batch, and on CPUs has none of two bytes a number.
-        if field.element_size() < FLOAT32 or (field.requires_grad and recording()):
-            down, across = (self._matrix(plain_number(side), field) for side in field.shape[-2:])
+        # Torch cannot record the gradient of its filter for any batch, has none of two bytes a number on CPUs, and is
+        # wrong for one column (2.13). ONNX places the samples elsewhere where the factor does not divide a side.
+        if recording() or field.element_size() < FLOAT32 or field.shape[-1] < 2 * self.factor:
+            down, across = (self._matrix(side, field) for side in field.shape[-2:])
             return down @ field @ across.t()
-        return each_map(lambda maps: self._sampled(maps, 1 / self.factor), field)
-
-    def _sampled(self, maps: Tensor, across: float) -> Tensor:
-        return F.interpolate(maps, scale_factor=(1 / self.factor, across), mode=self.mode, antialias=True)
+        return each_map(
+            lambda maps: F.interpolate(maps, scale_factor=1 / self.factor, mode=self.mode, antialias=True), field
+        )
 
     def _matrix(self, side: int, like: Tensor) -> Tensor:
         """What the filter does to columns of so many pixels: [pixels after, pixels before]."""
-        precise = torch.promote_types(like.dtype, torch.float32)
-        unit = torch.eye(side, dtype=precise, device=like.device)
-        return self._sampled(unit[None, None], 1.0)[0, 0].to(like.dtype)
+        options: dict[str, Any] = {"dtype": torch.promote_types(like.dtype, torch.float32), "device": like.device}
+        places = (torch.arange(side // self.factor, **options) + 0.5) * self.factor
+        distances = (torch.arange(side, **options) + 0.5 - places[:, None]).abs() / self.factor
+        weights = KERNELS[self.mode](distances)
+        return (weights / weights.sum(1, keepdim=True)).to(like.dtype)
 
     def extra_repr(self) -> str:
         """The factor and the filter."""
