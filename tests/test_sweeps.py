@@ -18,7 +18,6 @@ from harness.experiments.delta import (
     delta_downscale,
     delta_interscale,
     measurements,
-    powers,
     swept,
 )
 from harness.experiments.sweep_networks import (
@@ -28,9 +27,12 @@ from harness.experiments.sweep_networks import (
     deep_network,
     interscale_network,
     kernels,
+    powers,
+    sides_of,
 )
 from harness.records import Cell, Measurement, Scalar
 from sesn import Meter, equivariance_error
+from sesn.algorithms.resample import resampled_size
 from sesn.tools.photographs import photographs
 
 SIDE = 48
@@ -240,7 +242,23 @@ def test_where_no_channel_is_valid_the_rows_say_so() -> None:
     assert float(values(more, "delta").median()) < 1e-4 < float(values(found, "delta_all").median())
 
 
-# --- the nested nonlinearity on periodic maps
+# --- the nested nonlinearity
+
+
+#: What makes a cell of a sweep short.
+SHORT: dict[str, dict[str, Scalar]] = {
+    "delta-depth": {"layers": 1},
+    "delta-downscale": {"largest_downscale": 8.0},
+    "delta-interscale": {},
+}
+
+
+@pytest.mark.parametrize("experiment", list(RUNS))
+def test_nested_relus_list_every_size_that_is_measured(experiment: str) -> None:
+    cell = cell_of(experiment, "wide", "nested", **SHORT[experiment])
+    steps = (float(m.at.get("downscale", cell.settings["step"])) for m in RUNS[experiment](cell, Context()))
+    assert set(sides_of(settings_of(cell))) == {SIDE, *(resampled_size(SIDE, 1 / step) for step in steps)}
+
 
 DEPTHS = [pytest.param(4, SIDE, id="4 layers"), pytest.param(50, 96, marks=pytest.mark.slow, id="50 layers")]
 

@@ -30,7 +30,6 @@ from harness.experiments.sweep_methods import (
     own_depths,
     own_downscales,
     own_extents,
-    powers,
 )
 from harness.experiments.sweep_networks import (
     Amount,
@@ -41,6 +40,7 @@ from harness.experiments.sweep_networks import (
     deep_network,
     interscale_network,
     meter_of,
+    powers,
 )
 from harness.records import Budget, Cell, Measurement, Scalar
 from sesn import EquivarianceError, Meter
@@ -87,13 +87,12 @@ SCALES = 5
 #: 96 pixels shrink to 68: kernels that step by the ratio of the two have both grids whole.
 WHOLE_STEP = 96 / 68
 OCTAVE_HALVED = math.sqrt(2)
-#: Relative cost; the band-limited nonlinearity works at twice the resolution, and the nested one at each of two sizes.
+#: Relative cost; the band-limited nonlinearity works at twice the resolution, and the nested one at every size.
 NONLINEARITY_WORK = {"linear": 1.0, "relu": 1.1, "bandlimited": 2.0, "nested": 3.0}
-#: Windows and nonlinearities of every sweep, and of the depth sweep besides, whose images have the two sizes of the
-#: nested one. Where maps repeat, nothing but nonlinearities is in the way of an exact network.
-SERIES = [(window, name) for window in WINDOWS for name in ("linear", "relu", "bandlimited")]
-DEPTH_SERIES = SERIES + [(window, "nested") for window in WINDOWS]
-DEPTH_SERIES += [("periodic", name) for name in NONLINEARITY_WORK]
+#: Windows and nonlinearities of every sweep, and of the depth sweep besides. Where maps repeat, nothing but
+#: nonlinearities is in the way of an exact network.
+SERIES = [(window, name) for window in WINDOWS for name in NONLINEARITY_WORK]
+DEPTH_SERIES = SERIES + [("periodic", name) for name in NONLINEARITY_WORK]
 #: Images of those cells: nothing hangs on the border, and their errors are alike.
 PERIODIC_IMAGES = 16
 

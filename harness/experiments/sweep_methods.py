@@ -23,6 +23,7 @@ from harness.experiments.sweep_networks import (
     SweepSettings,
     meter_of,
     nonlinearity,
+    powers,
 )
 from sesn import EquivarianceError, Meter
 from sesn._source import worded
@@ -63,13 +64,6 @@ def downscaled(subject: Subject, images: Tensor, downscales: Sequence[float]) ->
     """The error at each downscale, from one Phi(f)."""
     factors = [1 / downscale for downscale in downscales]
     return subject.meter.sweep(subject.network, images, factors, context=False, repeat=False)
-
-
-def powers(step: float, scales: int | None, largest: float) -> list[float]:
-    """The powers of the step up to the largest that have a partner on a grid of so many scales; of a map all have."""
-    count = scales or math.ceil(math.log(largest) / math.log(step)) + 2
-    found = [float(f"{step**k:.12g}") for k in range(1, count)]
-    return [power for power in found if power <= largest * (1 + 1e-9)]
 
 
 def chain_of(row: Method, settings: SweepSettings, seed: int, layers: int, meter: Meter) -> Subject:

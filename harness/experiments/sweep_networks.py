@@ -176,9 +176,24 @@ NONLINEARITIES: dict[str, Callable[[SweepSettings], nn.Module]] = {
     "linear": lambda settings: nn.Identity(),
     "relu": lambda settings: nn.ReLU(),
     "bandlimited": lambda settings: BandlimitedReLU(settings.padding_mode or "zeros"),
-    # Exact between the side of the images and that of the same images one step of the grid smaller.
-    "nested": lambda settings: NestedReLU([settings.side, resampled_size(settings.side, 1 / (settings.step or 1.0))]),
+    "nested": lambda settings: NestedReLU(sides_of(settings)),
 }
+
+
+def sides_of(settings: SweepSettings) -> list[int]:
+    """The sides that images of the sweep have: as they are, and shrunk by the step or by all powers of it."""
+    step = settings.step or 1.0
+    downscales = [step]
+    if isinstance(settings, DownscaleSettings):
+        downscales = powers(step, settings.scales, settings.largest_downscale)
+    return [settings.side, *(resampled_size(settings.side, 1 / downscale) for downscale in downscales)]
+
+
+def powers(step: float, scales: int | None, largest: float) -> list[float]:
+    """The powers of the step up to the largest that have a partner on a grid of so many scales; of a map all have."""
+    count = scales or math.ceil(math.log(largest) / math.log(step)) + 2
+    found = [float(f"{step**k:.12g}") for k in range(1, count)]
+    return [power for power in found if power <= largest * (1 + 1e-9)]
 
 
 def nonlinearity(settings: SweepSettings) -> nn.Module:
