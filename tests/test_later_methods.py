@@ -155,7 +155,7 @@ def marks() -> Any:
 def test_the_page_says_what_the_rows_of_scale_channels_give(page: str, marks: Any) -> None:
     line, other = marks[1].loc["fov-avg"], marks[1].loc["fov-max"]
     assert line["worst_ratio"] == other["worst_ratio"]
-    assert f"its Δ is at most {line['worst_ratio']:.2f} of that of a plain convolution at the nine factors" in page
+    assert f"Δ is at most {line['worst_ratio']:.2f} of that of a plain convolution at the nine factors" in page
     told = (
         f"Between scale {line['worst_scale']:.2g} and its partner Δ is {line['worst_scale_delta']:.2f}, and between "
         f"{line['best_scale']:.2g} and its partner {line['best_scale_delta']:.2f}. "
