@@ -184,7 +184,7 @@ def test_a_violator_is_seen(device, name, seed):
     torch.manual_seed(seed)
     images = put(random_images(seed, (2, 1, 64, 64)), device)
     error = equivariance_error(put(module, device).eval(), images, element)
-    assert error.valid.min() > SEEN * error.floor.max()
+    assert (error.valid > SEEN * error.floor).all()  # each image above its own floor
     assert error.valid.min() > 1e-3
 
 
