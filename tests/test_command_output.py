@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -123,6 +124,17 @@ def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
     text = invoke("plan", "mnist-scale", "--budget", "lite", "--rows", tmp_path / "a b", *options).stdout
     command = f"sesn run mnist-scale --budget lite --methods cnn --rows '{tmp_path}/a b' --jobs 2 --where seed=0"
     assert f"Run them with `{command} --where resolution=28 --order worth`." in text
+
+
+def test_plan_and_status_estimate_for_the_threads_that_a_run_is_to_have(tmp_path: Path) -> None:
+    for command in ("plan", "status"):
+        words = (command, "mnist-scale", "--budget", "lite", "--rows", ROWS, "--device", "cpu")
+        found = {
+            threads: json.loads(invoke(*words, "--threads", threads, "--json").stdout)["experiments"][0]
+            for threads in ("1", "2")
+        }
+        assert found["1"]["seconds_left"] == pytest.approx(2 * found["2"]["seconds_left"])
+        assert "--threads 1" in invoke(*words, "--threads", "1").stdout.splitlines()[-1]
 
 
 def test_the_report_of_an_outside_method_is_told_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -212,6 +212,7 @@ BAD = {
     "too many jobs": (("run", "--jobs", "1000000"), "`jobs` (=1000000) must be at most"),
     "too many jobs to plan": (("plan", "--jobs", "1000000"), "`jobs` (=1000000) must be at most 1024"),
     "too many threads": (("run", "--threads", "1000000"), "cores; more threads would only wait for one another"),
+    "too many threads to plan": (("plan", "--threads", "1000000"), "`threads` (=1000000) must be at most 1024"),
     "too many ranks": (("run", "--ranks", "1000"), "`ranks` (=1000) must be at most 64; each needs two images"),
     "too many ranks to plan": (("plan", "--ranks", "1000"), "`ranks` (=1000) must be at most 64"),
     "more ranks than cores": (("run", "--device", "cpu", "--ranks", "64"), "one for each core"),

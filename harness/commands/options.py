@@ -33,6 +33,10 @@ Jobs = Annotated[
     int | None,
     typer.Option(metavar="N", help="How many cells to run at once. By default one per GPU, or one without a GPU."),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Threads per cell. By default each cell gets its share of the cores."),
+]
 Device = Annotated[
     str, typer.Option(help="Where to compute: auto (all GPUs, or the CPU without one), cpu, cuda or cuda:N.")
 ]
@@ -83,6 +87,7 @@ class Choice:
     ] = None
     rows: Annotated[Path, typer.Option(help="Folder where results are stored as rows.")] = ROWS
     jobs: Jobs = None
+    threads: Threads = None
     device: Device = "auto"
     precision: Annotated[str | None, typer.Option(help="Precision of training: fp32, or amp on CUDA.")] = None
     ranks: Annotated[

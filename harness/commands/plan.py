@@ -29,7 +29,7 @@ def plan(
         from harness.commands.overview import as_dict, print_plan
 
         asked = Asked(choice, order)
-        ledger = asked.ledger(Where("local", choice.jobs, choice.device))
+        ledger = asked.ledger(Where("local", choice.jobs, choice.device, choice.threads))
         if json:
             console.data.write(dumps(as_dict([ledger], cells=cells), indent=1) + "\n")
         else:

@@ -15,10 +15,6 @@ from sesn.tools.consoles import consoles
 def run(
     choice: options.Choice,
     order: options.Order = "listed",
-    threads: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Threads per cell. By default each cell gets its share of the cores."),
-    ] = None,
     engine: Annotated[str, typer.Option(help="Where cells run: local (this machine) or ray (a cluster).")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Address of the Ray cluster. By default one is started on this machine.")
@@ -43,7 +39,7 @@ def run(
         from harness.commands.overview import print_next
 
         folder = scratch or choice.rows / options.CHECKPOINTS
-        place = Where(engine, choice.jobs, choice.device, threads, address, choice.data, folder)
+        place = Where(engine, choice.jobs, choice.device, choice.threads, address, choice.data, folder)
         asked = Asked(choice, order)
         ended = campaign(asked, place, console, errors, quiet=quiet)
         failed = ended.counts["failed"]

@@ -18,7 +18,7 @@ def status(choice: options.Choice, verbose: options.Verbose = False, json: optio
         from harness.records import BUDGETS
 
         asked = Asked(choice)
-        place = Where("local", choice.jobs, choice.device)
+        place = Where("local", choice.jobs, choice.device, choice.threads)
         ledgers = [asked.ledger(place, budget) for budget in ([asked.budget] if choice.budget else BUDGETS)]
         shown = [ledger for ledger in ledgers if choice.budget or asked.has_rows(ledger)]
         if json:
