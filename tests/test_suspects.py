@@ -226,6 +226,11 @@ def test_the_code_of_a_remedy_runs(cause: str) -> None:
         assert run(finding.code, network) is not None
 
 
+def test_the_example_of_a_remedy_is_of_the_layer_that_is_named_last() -> None:
+    _, finding = found_in("aliasing by the nonlinearity")
+    assert re.search(r"BandlimitedReLU, for example `sesn\.BandlimitedReLU\(\)`", str(finding))
+
+
 @pytest.mark.parametrize("cause", PROVOKED)
 def test_the_command_line_is_told_its_options(cause: str) -> None:
     _, finding = found_in(cause)

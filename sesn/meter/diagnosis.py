@@ -237,8 +237,8 @@ def _in_space(case: Case) -> Iterator[Finding]:
         yield Finding(
             "aliasing by the nonlinearity",
             "a pointwise nonlinearity makes frequencies beyond what the pixel grid can hold",
-            "Use BandlimitedReLU, larger sigmas or a finer grid; where images have a few known sizes, NestedReLU, "
-            "which is exact between them on periodic maps",
+            "Use larger sigmas or a finer grid; where images have a few known sizes, NestedReLU, which is exact "
+            "between them on periodic maps; elsewhere BandlimitedReLU",
             "sesn.BandlimitedReLU()",
         )
 
