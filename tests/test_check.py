@@ -302,6 +302,7 @@ OPTIONS = {
     "input that fills the memory": ("1x8192x8193", "must be at most 67,108,864 numbers an image; more would not fit"),
     "count that fills the memory": ("65537", "--count (=65537) must be at most 65,536 for images of 1x64x64; more"),
     "images": ("cats", "--images (='cats') must be one of embedded"),
+    "images of no name": ("", "--images (='') must be one of embedded"),
     "images in an empty directory": ("empty", "holds no pictures"),
     "count": ("100000", "--count (=100000) must be at most"),
     "count of none": ("0", "--count"),

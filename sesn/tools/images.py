@@ -149,7 +149,8 @@ def _amplitude(height: int, width: int, exponent: float, cutoff: float | None) -
 def _directory(name: str, wanted: Wanted) -> tuple[Tensor, str]:
     directory = Path(name)
     rule = f"one of {', '.join(image_sets())}, or a directory of pictures"
-    require(directory.is_dir(), "images", name, rule)
+    # No name would be the working directory: a script's variable may be empty.
+    require(bool(name) and directory.is_dir(), "images", name, rule)
     rule = "'lanczos' for a directory of pictures, which are read at the wanted size"
     require(wanted.enlarging == "lanczos", "enlarging", wanted.enlarging, rule)
     files = picture_files(directory)
