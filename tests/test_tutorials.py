@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from test_readme import ROOT, blocks, run
 from typer.testing import CliRunner
 
 from sesn.tools.app import app
+from sesn.tools.causes import causes
 
 #: The line before a block that takes more than a few seconds.
 SLOW = "<!-- slow -->"
@@ -31,6 +33,29 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, slow:
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_runs_up_to_what_takes_long(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page(page, tmp_path, monkeypatch, slow=False)
+
+
+def test_the_method_tutorial_says_what_its_measurement_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "tutorials" / "method.md"
+    run_page(page, tmp_path, monkeypatch, slow=False)
+    printed = dict(re.findall(r"^(mine|ordinary) tensor\(([\d.]+)", capsys.readouterr().out, re.M))
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    said = re.search(r"relative Δ of ([\d.]+) for the method and ([\d.]+) for", text)
+    assert said is not None
+    assert list(map(float, said.groups())) == pytest.approx(list(map(float, printed.values())), abs=0.01)
+
+
+def test_the_check_tutorial_says_that_its_network_has_no_cause_to_switch_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "tutorials" / "check.md"
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    run(page, blocks(page.read_text(encoding="utf-8"))[0], names)
+    assert causes(names["network"], names["images"], 1 / 2).unsplit
+    assert "nothing to switch off" in " ".join(page.read_text(encoding="utf-8").split())
 
 
 @pytest.mark.slow
