@@ -203,6 +203,13 @@ def test_a_full_disk_stops_the_run_with_a_remedy(selftest: pytest.MonkeyPatch, t
 # --- bad usage
 
 BAD = {
+    "rows that are a file": (
+        ("run", "--rows", __file__),
+        f"`rows` (={__file__!r}) must be a folder that may be written to; cannot write {__file__}/.lock: {__file__} is "
+        "no directory that may be written to; name another place",
+    ),
+    "checkpoints in a file": (("run", "--scratch", __file__), f"`scratch` (={__file__!r}) must be a folder that"),
+    "a report in a file": (("reproduce", "--out", __file__), f"`out` (={__file__!r}) must be a folder that"),
     "experiment": (("run", "mnist"), "did you mean 'mnist-scale'?"),
     "method": (("run", "--methods", "cnn,resnet"), "`method` (='resnet')"),
     "budget": (("run", "--budget", "full"), "`budget` (='full')"),

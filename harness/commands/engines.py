@@ -13,7 +13,7 @@ from harness.run.engines.local import Local
 from harness.run.engines.work import cores, devices, for_workers, threads_of_each
 from harness.run.training.job import Numerics
 from sesn._checks import one_of, require, whole
-from sesn.tools.files import check_writable
+from sesn.tools.files import check_writable_folder
 
 ENGINES = ("local", "ray")
 #: Cells that wait for their data may outnumber the cores, but not by much.
@@ -42,7 +42,7 @@ class Where:
             self.address is None or self.engine == "ray", "address", self.address, "left out", "or use --engine ray"
         )
         if self.scratch is not None:
-            check_writable(self.scratch / "worker-0.log")
+            check_writable_folder("scratch", self.scratch, "worker-0.log")
 
     def _bounds(self) -> dict[str, tuple[int, str]]:
         """The most jobs and threads, and why; of other machines, and of a plan for them, no more is known than this."""

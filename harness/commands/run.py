@@ -37,7 +37,10 @@ def run(
         from harness.commands.campaign import campaign
         from harness.commands.engines import Where
         from harness.commands.overview import print_next
+        from harness.store.writing import LOCK
+        from sesn.tools.files import check_writable_folder
 
+        check_writable_folder("rows", choice.rows, LOCK)
         folder = scratch or choice.rows / options.CHECKPOINTS
         place = Where(engine, choice.jobs, choice.device, choice.threads, address, choice.data, folder)
         asked = Asked(choice, order)

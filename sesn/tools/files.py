@@ -49,7 +49,8 @@ def check_writable(path: Path) -> None:
     while not folder.exists():
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise PermissionError(f"cannot write {path}: {folder} is no directory that may be written to")
+        reason = f"{folder} is no directory that may be written to; name another place"
+        raise PermissionError(f"cannot write {path}: {reason}")
     trial = partial_of(folder / path.name)  # some file systems refuse what the permissions allow
     try:
         trial.touch()
@@ -58,6 +59,15 @@ def check_writable(path: Path) -> None:
     finally:
         with suppress(OSError):
             trial.unlink(missing_ok=True)
+
+
+def check_writable_folder(option: str, folder: Path, name: str) -> None:
+    """The same of a folder that an option names, by the name of a file in it."""
+    try:
+        check_writable(folder / name)
+    except OSError as error:
+        rule = "a folder that may be written to"
+        raise UsageError(complaint(option, str(folder), rule, os_error_words(error))) from error
 
 
 def check_output(option: str, path: Path, *, force: bool) -> None:
@@ -115,7 +125,7 @@ class GeneratedFiles:
 
     def check(self, names: Iterable[str], *, force: bool) -> None:
         """Refuse to write files of these names where one is another's, or would be written through a link."""
-        check_writable(self.folder / "index.html")
+        check_writable_folder("out", self.folder, "index.html")
         ours = self.names
         for name in (self.LIST, *names):
             path = self.folder / name
