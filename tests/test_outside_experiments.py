@@ -354,6 +354,7 @@ def test_the_example_of_the_documentation_runs_as_the_documentation_says(
     for words in commands:
         done = invoke(*words)
         assert done.exit_code == 0, done.output
+    assert not (tmp_path / "reports").exists()  # in a clone these are the committed rows
     listed = (tmp_path / "own" / "tables" / "own-experiments.md").read_text(encoding="utf-8")
     assert len(re.findall(r"\| my-depth \| smoke \|  \| delta \| window=(7|13), depth=[123] \|", listed)) == 6
     assert experiment("my-depth").title.startswith("Delta against depth")
