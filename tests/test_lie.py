@@ -159,6 +159,17 @@ def test_a_violator_among_them_is_seen():
     assert lie_error(single, blob, fade=0, kind="map").value > 5 * lie_error(network, blob, fade=0).value
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 1, 1, 1)])
+def test_one_number_for_each_image_is_a_score(shape):
+    """Of a size it is 4, since the size grows as s^2."""
+    size, blob = Does(lambda x: x.sum((1, 2, 3)).reshape(shape)), gaussian_blob(96, 6.0)
+    error = lie_error(size, blob, fade=0)
+    assert (error.kind, error.value.item()) == ("invariant", pytest.approx(4, rel=1e-3))
+    found = sesn.equivariance_error(size, blob, 0.5)
+    assert (found.kind, found.valid.item()) == ("invariant", pytest.approx((1 - 1 / 4) ** 2, rel=1e-3))
+    assert sesn.consistency(size, blob, [0.5]).mean == 1
+
+
 # --- what has none
 
 

@@ -123,7 +123,8 @@ def _checked(output: Any, images: Tensor) -> Tensor:
         raise UsageError(
             f"{said} NaN or infinity for images of shape {given}; no Delta can be taken: check its weights"
         )
-    return output.to(torch.float64, copy=True)  # it may use the tensor again
+    exact = output.to(torch.float64, copy=True)  # it may use the tensor again
+    return exact[:, None] if exact.dim() == 1 else exact  # one number for each image is its only score
 
 
 def odd_output(output: Any) -> str:
