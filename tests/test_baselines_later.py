@@ -166,6 +166,14 @@ def test_a_spectral_convolution_is_a_circular_convolution_with_a_kernel_on_five_
     torch.testing.assert_close(layer(image), sum(shifted, 0.5 * image), rtol=1e-10, atol=1e-10)
 
 
+def test_the_complex_weights_of_a_spectral_convolution_have_the_variance_of_one_over_the_channels() -> None:
+    torch.manual_seed(0)
+    layer = SpectralConv(64, 256, 28)
+    for weight in (layer.modes, layer.skip):
+        parts = weight.detach().square().flatten(0, -2).mean(0) * 64
+        assert parts.tolist() == pytest.approx([0.5, 0.5], rel=0.05)  # the real part and the imaginary one
+
+
 @given(grid=st.integers(MODES, 30), lowest=st.integers(-9, 0), highest=st.integers(0, 9))
 def test_the_dirichlet_matrix_is_the_closed_form(grid: int, lowest: int, highest: int) -> None:
     found = torch.view_as_complex(dirichlet_matrix(torch.arange(lowest, highest + 1), grid))

@@ -23,6 +23,7 @@ import sesn
 from sesn import ScaleGrid, SteerableBasis
 from sesn.basis.bessel import bessel_j, bessel_zeros
 from sesn.basis.bspline import cardinal_bspline
+from sesn.basis.fourier_bessel import slowest_waves
 from sesn.errors import UsageError, WrongTypeError
 from sesn.tools.causes import causes
 
@@ -172,6 +173,12 @@ def test_fourier_bessel_functions_are_orthogonal_on_a_fine_grid() -> None:
     basis = sesn.basis_fourier_bessel(ScaleGrid([30.0]), "wide", 5, radius=4.0)
     flat = basis.scale_functions(0).flatten(1)
     torch.testing.assert_close(flat @ flat.t(), torch.eye(25, dtype=torch.float64), rtol=0, atol=2e-3)
+
+
+def test_a_wave_is_left_out_if_its_next_zero_is_too_high() -> None:
+    """J_0 has its zeros at 2.4, 5.5 and 8.7, J_1 at 3.8 and 7.02, J_2 at 5.1 and 8.4: below 7, one has a successor."""
+    assert [(round(wave.zero, 1), wave.order) for wave in slowest_waves(49, 7.0)] == [(2.4, 0)]
+    assert [wave.order for wave in slowest_waves(49, 7.1)] == [0, 1, -1]
 
 
 def test_a_wide_window_holds_the_whole_disc() -> None:

@@ -71,6 +71,18 @@ class Fixed(nn.Sequential):
 """
 
 
+def test_shifts_up_and_left_are_measured_and_no_shift_is_refused(check: Check) -> None:
+    check("cnn")
+    words = "check networks.py:cnn --input 1x48x48 --count 2 --translate -1,-0.5"
+    shifted = CliRunner().invoke(app, words.split())
+    assert shifted.exit_code == 0, shifted.output
+    assert "shift by -1 pixel -0.5 pixels" in said(shifted)
+    for amount in ("0", "1,inf", "far"):  # without --input, the side is not known yet
+        refused = CliRunner().invoke(app, ["check", "networks.py:cnn", "--translate", amount])
+        words = f"--translate (='{amount}') must be stride or numbers of pixels other than 0; for example 1,0.5"
+        assert (refused.exit_code, words in said(refused)) == (2, True), refused.output
+
+
 @pytest.mark.parametrize("shape", ["1x3x3", "1x1x96"])
 def test_images_that_are_too_small_to_be_shifted_are_named(check: Check, shape: str) -> None:
     check("cnn")

@@ -17,6 +17,7 @@ from torch import nn
 import sesn
 from sesn import GlobalPool, Meter, ScaleGrid, ScaleLift, ScaleProjection, basis_a, lie_error, rescale
 from sesn.meter.lie import faded, scaling_generator
+from sesn.methods.riesz import RieszConv
 from sesn.strategies import SEEDS, random_images
 
 PADDINGS = st.sampled_from(["zeros", "circular"])
@@ -157,6 +158,28 @@ def test_a_violator_among_them_is_seen():
     blob, network = gaussian_blob(128, 6.0), wide(4, 4, "mean")
     single = nn.Sequential(network[0], Does(lambda field: field[:, :, 9]))
     assert lie_error(single, blob, fade=0, kind="map").value > 5 * lie_error(network, blob, fade=0).value
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 1, 1, 1)])
+def test_one_number_for_each_image_is_a_score(shape):
+    """Of a size it is 4, since the size grows as s^2."""
+    size, blob = Does(lambda x: x.sum((1, 2, 3)).reshape(shape)), gaussian_blob(96, 6.0)
+    error = lie_error(size, blob, fade=0)
+    assert (error.kind, error.value.item()) == ("invariant", pytest.approx(4, rel=1e-3))
+    found = sesn.equivariance_error(size, blob, 0.5)
+    assert (found.kind, found.valid.item()) == ("invariant", pytest.approx((1 - 1 / 4) ** 2, rel=1e-3))
+    assert sesn.consistency(size, blob, [0.5]).mean == 1
+
+
+@given(seed=SEEDS)
+def test_detail_as_fine_as_pixels_hold_is_an_error_of_riesz_transforms_as_well(seed):
+    """They commute with every factor: what is left without such detail comes from the border."""
+    torch.manual_seed(0)
+    layer, images = RieszConv(1, 2, bias=False).double(), random_images(seed, (2, 1, 96, 96))
+    held = (torch.fft.fftfreq(96).abs() < 0.45).double()
+    coarse = torch.fft.ifft2(torch.fft.fft2(images) * held[:, None] * held).real
+    fine, without = (lie_error(layer, one).value.median() for one in (images, coarse))
+    assert without < 0.1 * fine
 
 
 # --- what has none

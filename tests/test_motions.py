@@ -264,6 +264,17 @@ def test_decibels_of_known_deltas_and_what_has_no_psnr():
         replace(error, kind="invariant").psnr(2.0)
 
 
+@pytest.mark.parametrize("levels", [(0.0, 0.0), (1.0, 1.0), (0.7, -3.0)])
+def test_a_constant_map_has_no_psnr_by_its_own_range(levels):
+    """Its range is that of its rounding, or of channels that show nothing."""
+    layer, images = nn.Conv2d(1, 2, 3, padding=1).double(), random_images(0, (2, 1, 32, 32))
+    nn.init.zeros_(layer.weight)
+    layer.bias.data = torch.tensor(levels, dtype=torch.float64)
+    error = equivariance_error(layer, images, 0.7)
+    assert error.psnr().isnan().all()
+    assert (error.psnr(1.0) > 250).all() or not any(levels)
+
+
 def test_an_assertion_speaks_of_what_was_done():
     images = random_images(0, (2, 1, 48, 48))
     with pytest.raises(AssertionError, match="not equivariant under the rotation by 30 degrees: median relative Delta"):

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from measures import EXPORTS, ROUNDING, assert_same, put, relative
 from torch import Tensor, nn
@@ -216,9 +216,13 @@ def test_one_pixel(sizes):
 
 
 @given(seed=SEEDS, side=st.integers(16, 95).filter(lambda side: side != 68), exponent=st.floats(0, 3))
+@example(seed=19, side=18, exponent=2.0)  # of four images the band-limited one is better by chance, by one per cent
 def test_at_other_sizes_it_is_no_worse_than_the_band_limited_one(device, seed, side, exponent):
-    """Of white noise as well as of smooth images, where aliasing at the smaller size is all that is left."""
-    image = put(random_images(seed, (4, 96, 96), exponent), device)
+    """Of white noise as well as of smooth images, where aliasing at the smaller size is all that is left.
+
+    It is better by more than one per cent on average, which chance does not hide with so many images.
+    """
+    image = put(random_images(seed, (16, 96, 96), exponent), device)
 
     def delta(rectify: nn.Module) -> float:
         small = rescale(rectify(image), side / 96, "fourier")

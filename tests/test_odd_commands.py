@@ -80,7 +80,6 @@ MISBEHAVING = {
     "nan": "NaN or infinity",
     "infinite": "NaN or infinity",
     "scalar": "the first axis must be the batch",
-    "vector": "is no map, field or invariant",
     "field": "has no `.grid`",
     "rank_six": "is no map, field or invariant",
     "changes": "its spatial size does not follow the image's",
@@ -119,6 +118,7 @@ MEASURED = {
     "zero": 1,
     "speaks": 0,
     "in_place": 0,
+    "vector": 1,
 }
 
 

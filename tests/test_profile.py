@@ -90,6 +90,13 @@ def test_the_first_layer_is_not_blamed_for_what_a_later_one_does() -> None:
     assert adds_most(rows, floor) is named["2.1"]
 
 
+def test_one_number_for_each_image_is_a_score() -> None:
+    net = nn.Sequential(network(), GlobalPool(), ScaleProjection(), nn.Linear(2, 1).double(), nn.Flatten(0)).eval()
+    rows = profile(net, pictures(), 1 / STEP)
+    assert rows[-1].kind == rows[-2].kind == "invariant"
+    assert rows[-1].delta == equivariance_error(net, pictures(), 1 / STEP).valid.quantile(0.5)
+
+
 def test_the_last_row_is_the_network_measured_as_a_whole() -> None:
     net = network(FlipScales())
     row = profile(net, pictures(), 1 / STEP)[-1]

@@ -192,6 +192,13 @@ def test_a_shift_of_one_pixel_shows_the_pool_and_the_stride_does_not(run: Any) -
     assert one.exit_code == stride.exit_code == 0
 
 
+def test_a_shift_up_and_left_is_profiled_as_well(run: Any) -> None:
+    result = run("--translate", "-1")
+    assert "shift by -1 pixel\n" in result.output
+    assert "2 (MaxPool2d) adds most" in result.output
+    assert result.exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -199,7 +206,12 @@ def test_a_shift_of_one_pixel_shows_the_pool_and_the_stride_does_not(run: Any) -
         ("--sort name", "--sort (='name')"),
         ("--picture out.pdf", "--picture (='out.pdf')"),
         ("--translate 0", "--translate (='0')"),
-        ("--translate 13", "--translate (='13') must be stride or numbers of pixels above 0 and at most 12"),
+        (
+            "--translate 13",
+            "--translate (='13') must be stride or numbers of pixels other than 0, at most 12 to either side",
+        ),
+        ("--translate -13", "--translate (='-13') must be stride or numbers of pixels other than 0, at most 12 to"),
+        ("--translate nan", "--translate (='nan')"),
         ("--translate 1,2", "--translate (='1,2') must be one number here"),
         ("--translate far", "--translate (='far')"),
         ("--rotate 360", "--rotate (='360') must be angles in degrees, no multiples of 360"),

@@ -144,7 +144,7 @@ class ScaleTranslation(GroupElement):
         """Told as a downscale, a shift or both."""
         down, right = self.translation
         pixels = f"{down:.4g}" if down == right else f"{down:.4g}, {right:.4g}"
-        pixels += " pixel" if pixels == "1" else " pixels"
+        pixels += " pixel" if pixels in ("1", "-1") else " pixels"
         if self.scale == 1 and self.shift:
             return "shift by", pixels
         return "downscale", f"{1 / self.scale:.4g}" + (f", shift by {pixels}" if self.shift else "")

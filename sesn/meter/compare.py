@@ -136,7 +136,8 @@ class EquivarianceError:
                 output's own (`span`).
 
         Returns:
-            Decibels, one number per image.
+            Decibels, one number per image; NaN by the own range of an output that is constant over space, which is
+            nothing but rounding.
 
         Raises:
             UsageError: the range is not positive, or the output is no image [b, c, h, w].
@@ -148,7 +149,8 @@ class EquivarianceError:
                 f"PSNR is defined for images [b, c, h, w], and the output is read as {self.kind!r}; decibels give the "
                 "ratio of signal to error of any output"
             )
-        peak = self.span if value_range is None else torch.full_like(self.span, value_range)
+        own = torch.where(self.centred.isnan(), math.nan, self.span)
+        peak = own if value_range is None else torch.full_like(own, value_range)
         return 20 * peak.log10() - 10 * (self.valid * self.energy).log10()
 
     @property

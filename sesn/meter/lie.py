@@ -80,7 +80,9 @@ def lie_error(
 
     Args:
         module: in eval mode; it need not be differentiable.
-        images: f [b, c, h, w].
+        images: f [b, c, h, w]. Frequencies just below the highest that pixels hold (from 0.45 cycles per pixel on) are
+            moved past it by growing, and come back as others. This counts as an error, even of a layer that commutes
+            with every factor. Remove them first where that matters.
         step: h, in ln s; the difference has an error of order h^2.
         fade: the part of the side, at each border, over which images fade to the mean colour of their border, so that
             the periodic Fourier interpolant meets no jump there. An object within the rest, on a uniform background,

@@ -123,7 +123,13 @@ def _checked(output: Any, images: Tensor) -> Tensor:
         raise UsageError(
             f"{said} NaN or infinity for images of shape {given}; no Delta can be taken: check its weights"
         )
-    return output.to(torch.float64, copy=True)  # it may use the tensor again
+    return precise(output.to(torch.float64, copy=True))  # it may use the tensor again
+
+
+def precise(output: Tensor) -> Tensor:
+    """In float64, with one number for each image, [b], as a score [b, 1]."""
+    exact = output.to(torch.float64)
+    return exact[:, None] if exact.dim() == 1 else exact
 
 
 def odd_output(output: Any) -> str:

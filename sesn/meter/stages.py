@@ -20,7 +20,7 @@ from sesn._torch import version
 from sesn.errors import UsageError
 from sesn.meter.compare import EquivarianceError
 from sesn.meter.outputs import SET, OutputOf, laid_out
-from sesn.meter.reading import Reading, call, odd_output
+from sesn.meter.reading import Reading, call, odd_output, precise
 from sesn.meter.trail import Path, Trail
 from sesn.scales import ScaleGrid
 
@@ -60,7 +60,7 @@ class Recorded:
     @property
     def reading(self) -> Reading | None:
         """The output in float64; None if it cannot be read."""
-        return None if self.output is None else Reading(self.output.to(torch.float64), self.side, self.path.as_known())
+        return None if self.output is None else Reading(precise(self.output), self.side, self.path.as_known())
 
 
 class _Made(NamedTuple):

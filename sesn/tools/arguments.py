@@ -201,7 +201,7 @@ def load_subject(context: Context, meter: Meter, at_once: int | None = None, cur
     action, count = asked_action(asked), asked["count"]
     downscales = None if asked["downscale"] is None else parse_downscales(asked["downscale"])
     if action != "scale":
-        elements_of(action, asked, 1, shape or (1, 4 * MOST_NUMBERS, 4 * MOST_NUMBERS))
+        elements_of(action, asked, 1, shape)  # what is wrong is told before the network is loaded
         downscales, asked["downscale"] = [1.0], "1"
     amount = asked.get(AMOUNTS[action]) or ""
     several = at_once is not None or "," not in amount

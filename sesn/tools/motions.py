@@ -32,22 +32,28 @@ def asked_action(asked: Mapping[str, Any]) -> str:
     return named or next(iter(told), "scale")
 
 
-def elements_of(action: str, asked: Mapping[str, Any], stride: int, shape: tuple[int, ...]) -> list[Element]:
-    """Shifts down and right, or rotations, as the options say."""
-    text, written = asked.get(AMOUNTS[action]) or USUAL[action], "x".join(map(str, shape))
+def elements_of(action: str, asked: Mapping[str, Any], stride: int, shape: tuple[int, ...] | None) -> list[Element]:
+    """Shifts down and right, or rotations, as the options say. The shape of the images may not be known yet."""
+    text, written = asked.get(AMOUNTS[action]) or USUAL[action], "x".join(map(str, shape or ()))
     if action == "rotate":
-        require(shape[-2] == shape[-1], "input", written, "square to be rotated", "for example 3x96x96")
+        square = shape is None or shape[-2] == shape[-1]
+        require(square, "input", written, "square to be rotated", "for example 3x96x96")
         return [Rotation(angle) for angle in parse_angles(text)]
     rule = f"at least {PART} pixels a side, since shifts are at most a quarter of it"
-    require(min(shape[1:]) >= PART, "input", written, rule, "for example 3x96x96")
-    return [ScaleTranslation(1.0, (pixels, pixels)) for pixels in parse_shifts(text, stride, min(shape[1:]))]
+    require(shape is None or min(shape[1:]) >= PART, "input", written, rule, "for example 3x96x96")
+    side = None if shape is None else min(shape[1:])
+    return [ScaleTranslation(1.0, (pixels, pixels)) for pixels in parse_shifts(text, stride, side)]
 
 
-def parse_shifts(text: str, stride: int, side: int) -> list[float]:
-    """Pixels to move images by from "1,0.5" or "stride", at most a quarter of their side."""
+def parse_shifts(text: str, stride: int, side: int | None) -> list[float]:
+    """Pixels to move images by from "1,-0.5" or "stride", at most a quarter of their side, where that is known."""
     found = [float(stride) if part == "stride" else _number(part) for part in text.split(",")]
-    rule = f"stride or numbers of pixels above 0 and at most {side // PART}, a quarter of the image's side"
-    require(all(0 < pixels <= side // PART for pixels in found), "translate", text, rule, "for example 1,0.5")
+    rule, most = "stride or numbers of pixels other than 0", math.inf
+    if side is not None:
+        most = side // PART
+        rule += f", at most {most} to either side, a quarter of the image's side"
+    good = all(pixels and math.isfinite(pixels) and abs(pixels) <= most for pixels in found)
+    require(good, "translate", text, rule, "for example 1,0.5")
     return list(dict.fromkeys(found))
 
 

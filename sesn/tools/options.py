@@ -64,7 +64,8 @@ Translate = Annotated[
     str | None,
     typer.Option(
         metavar="N,N,...|stride",
-        help="Shift images by N pixels instead of rescaling. A shift by 1 shows aliasing, one by the stride does not.",
+        help="Shift images by N pixels down and right (negative: up and left) instead of rescaling. "
+        "A shift by 1 shows aliasing, one by the stride does not.",
     ),
 ]
 Rotate = Annotated[
