@@ -323,3 +323,40 @@ def test_what_the_documentation_says_of_torchs_layers_is_so(row: list[str]):
 
 def test_the_table_is_read():
     assert len(ROWS) >= 20
+
+
+#: Arguments with which one layer of torch or another takes a field `[2, 4, 4, 8, 8]`.
+TRIED: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    *(((), {name: value}) for name, value in (("scale_factor", 2), ("dim", 1), ("dim", 2))),
+    *(
+        (args, {})
+        for args in (
+            (),
+            (1,),
+            (2,),
+            (4,),
+            (1, 0.0),
+            (2, 2),
+            (2, 4),
+            (4, 4, 3),
+            (4, 3),
+            ([4, 8, 8],),
+            ([4] * 2 + [8] * 2,),
+        )
+    ),
+)
+LAYERS_OF_TORCH = sorted(
+    name for name, kind in vars(nn).items() if isinstance(kind, type) and issubclass(kind, nn.Module)
+)
+
+
+@pytest.mark.parametrize("name", LAYERS_OF_TORCH)
+@pytest.mark.filterwarnings("ignore")
+def test_every_layer_of_torch_that_mixes_scales_without_an_error_is_in_the_documentation(name: str):
+    for args, options in TRIED:
+        try:
+            layer = getattr(nn, name)(*args, **options)
+            mixes = not keeps_scales_apart(layer)
+        except Exception:  # these are no arguments of it, or it says that it takes no field
+            continue
+        assert not mixes or f"nn.{name.removeprefix('Lazy')}" in PAGE, (args, options)
