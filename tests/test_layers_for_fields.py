@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -247,6 +248,23 @@ FIELD = (1, 4, 2, 3, 8)
         (lambda: sesn.ScaleGroupNorm(3, 4), "`num_channels` (=4) must be a multiple of num_groups (=3)"),
         (lambda: sesn.ScaleGroupNorm(1, 3), "`field.shape[1]` (=4) must be 3, the layer's num_channels"),
         (lambda: sesn.ScaleLayerNorm(3), "`field.shape[1]` (=4) must be 3, the layer's num_features"),
+        (lambda: sesn.ScaleLayerNorm(4, eps=-1.0), "`eps` (=-1.0) must be a number of at least 0; such as 1e-5"),
+        (lambda: sesn.ScaleGroupNorm(1, 4, eps=math.nan), "`eps` (=nan) must be a number of at least 0"),
+        (lambda: sesn.ScaleBatchNorm(4, eps="small"), "`eps` (='small') must be a number of at least 0"),
+        (lambda: sesn.ScaleBatchNorm(4, momentum=2), "`momentum` (=2) must be a number from 0 to 1; None takes"),
+        (lambda: sesn.ScaleBatchNorm(4, dtype="float16"), "`dtype` (='float16') must be a floating-point type"),
+        (lambda: sesn.ScaleGroupNorm(1, 4, dtype=torch.int64), "`dtype` (=torch.int64) must be a floating-point type"),
+        (lambda: sesn.ScaleConv1x1(4, 4, dtype=torch.int64), "`dtype` (=torch.int64) must be a floating-point type"),
+        (lambda: sesn.ScaleConv(4, 4, dtype="float16"), "`dtype` (='float16') must be a floating-point type"),
+        (lambda: sesn.ScaleConv1x1(torch.tensor(4.0), 4), "`in_channels` (=tensor(4.)) must be a whole number"),
+        (
+            lambda: sesn.EachScale(nn.MaxPool2d(2, return_indices=True)),
+            "`module(maps)` (='tuple') must be a tensor; use a module that returns one",
+        ),
+        (
+            lambda: sesn.EachScale(nn.Flatten(0)),
+            "`module(maps).shape` (=(192,)) must be [2, ...], with an item for every",
+        ),
     ],
 )
 def test_bad_arguments(make: Callable[[], nn.Module], words: str):
