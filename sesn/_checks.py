@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from sesn._torch import casting
@@ -34,9 +36,12 @@ def require(condition: bool, name: str, value: object, rule: str, remedy: str = 
 
 def whole(name: str, value: Any, least: float, remedy: str = "") -> int:
     """Return `value` as an int, or say that it must be a whole number >= least."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:  # of tensors and arrays, too, which have the method whatever they hold
+        number = None
+    if number is None:
         raise WrongTypeError(complaint(name, value, "a whole number", remedy))
-    number = int(value.__index__())
     require(number >= least, name, value, f"at least {least}", remedy)
     return number
 
@@ -118,7 +123,7 @@ def floating(name: str, value: Any) -> None:
 
 def float_dtype(dtype: Any) -> None:
     """Reject a dtype that weights cannot have."""
-    if dtype is not None and not dtype.is_floating_point:
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise WrongTypeError(complaint("dtype", dtype, "a floating-point type", "for example torch.float32"))
 
 

@@ -60,6 +60,56 @@ OBSTACLES: dict[str, tuple[nn.Module, str]] = {
 }
 
 
+class Branch(nn.Module):
+    """A residual block whose branch counts axes, and begins as nothing, as those of many networks do."""
+
+    def __init__(self, gain: float, function: Any) -> None:
+        super().__init__()
+        self.first, self.inner = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.mix = nn.Conv2d(8, 8, 1)
+        self.gain, self.function = nn.Parameter(torch.tensor(gain)), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        y = self.inner(x)
+        return x + self.gain * y * torch.sigmoid(self.mix(self.function(y)))
+
+
+@pytest.mark.parametrize("gain", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda y: y.mean((2, 3), keepdim=True), "mix (Conv2d 1 x 1): gets other shapes than in the original, so code"),
+        (lambda y: y.flip(2), "mix (Conv2d 1 x 1): gets other numbers than in the original (an error of "),
+    ],
+)
+def test_code_that_counts_axes_is_noticed_where_the_output_does_not_show_it(
+    gain: float, function: Any, words: str
+) -> None:
+    with pytest.warns(UserWarning, match="not all of the network can be converted") as caught:
+        _, report = sesn.convert(Branch(gain, function), project=None)
+    assert words in str(caught[0].message)
+    assert not report.runs
+    assert report.error is None
+    right = Branch(gain, lambda y: y.mean((-2, -1), keepdim=True))
+    assert sesn.convert(right, project=None).report.runs
+
+
+def test_numbers_near_zero_and_rounding_are_no_obstacle() -> None:
+    # A norm of constant maps has nothing but the rounding of what it got, and makes it larger.
+    first = nn.Conv2d(1, 4, 3)
+    nn.init.zeros_(first.weight)
+    model = nn.Sequential(first, nn.InstanceNorm2d(4), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3))
+    assert sesn.convert(model, project=None).report.runs
+
+
+def test_an_output_of_whole_numbers_is_compared_as_well() -> None:
+    # It was said to run, and failed at its first call.
+    with pytest.warns(UserWarning, match="computes something else on fields, with another shape"):
+        _, report = sesn.convert(Code(lambda x: x.argmax(1)))
+    assert not report.runs
+
+
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_what_cannot_be_converted_is_named_in_the_report_and_in_a_warning(name: str) -> None:
     model, words = OBSTACLES[name]

@@ -129,6 +129,14 @@ def test_the_warning_names_the_side_that_a_dilated_kernel_needs() -> None:
     assert sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 7)).residual < 1e-6
 
 
+def test_the_warning_of_a_residual_names_a_basis_that_leaves_none() -> None:
+    # A basis that is complete at another scale was answered with the advice to use that very basis.
+    conv = nn.Conv2d(1, 1, 3)
+    with pytest.warns(UserWarning, match="use complete_basis with kernel_size=3 and reference=1, or more functions"):
+        sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 3), reference=1)
+    assert sesn.ScaleLift.from_conv2d(conv, sesn.complete_basis(GRID, 3, reference=1), reference=1).residual < 1e-6
+
+
 def test_further_scales_of_an_interscale_layer_start_with_nothing() -> None:
     conv = nn.Conv2d(2, 3, 3, padding=1)
     layer, _ = sesn.ScaleConv.from_conv2d(conv, sesn.complete_basis(GRID, 3), interscale=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -247,6 +248,23 @@ FIELD = (1, 4, 2, 3, 8)
         (lambda: sesn.ScaleGroupNorm(3, 4), "`num_channels` (=4) must be a multiple of num_groups (=3)"),
         (lambda: sesn.ScaleGroupNorm(1, 3), "`field.shape[1]` (=4) must be 3, the layer's num_channels"),
         (lambda: sesn.ScaleLayerNorm(3), "`field.shape[1]` (=4) must be 3, the layer's num_features"),
+        (lambda: sesn.ScaleLayerNorm(4, eps=-1.0), "`eps` (=-1.0) must be a number of at least 0; such as 1e-5"),
+        (lambda: sesn.ScaleGroupNorm(1, 4, eps=math.nan), "`eps` (=nan) must be a number of at least 0"),
+        (lambda: sesn.ScaleBatchNorm(4, eps="small"), "`eps` (='small') must be a number of at least 0"),
+        (lambda: sesn.ScaleBatchNorm(4, momentum=2), "`momentum` (=2) must be a number from 0 to 1; None takes"),
+        (lambda: sesn.ScaleBatchNorm(4, dtype="float16"), "`dtype` (='float16') must be a floating-point type"),
+        (lambda: sesn.ScaleGroupNorm(1, 4, dtype=torch.int64), "`dtype` (=torch.int64) must be a floating-point type"),
+        (lambda: sesn.ScaleConv1x1(4, 4, dtype=torch.int64), "`dtype` (=torch.int64) must be a floating-point type"),
+        (lambda: sesn.ScaleConv(4, 4, dtype="float16"), "`dtype` (='float16') must be a floating-point type"),
+        (lambda: sesn.ScaleConv1x1(torch.tensor(4.0), 4), "`in_channels` (=tensor(4.)) must be a whole number"),
+        (
+            lambda: sesn.EachScale(nn.MaxPool2d(2, return_indices=True)),
+            "`module(maps)` (='tuple') must be a tensor; use a module that returns one",
+        ),
+        (
+            lambda: sesn.EachScale(nn.Flatten(0)),
+            "`module(maps).shape` (=(192,)) must be [2, ...], with an item for every",
+        ),
     ],
 )
 def test_bad_arguments(make: Callable[[], nn.Module], words: str):
@@ -323,3 +341,40 @@ def test_what_the_documentation_says_of_torchs_layers_is_so(row: list[str]):
 
 def test_the_table_is_read():
     assert len(ROWS) >= 20
+
+
+#: Arguments with which one layer of torch or another takes a field `[2, 4, 4, 8, 8]`.
+TRIED: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    *(((), {name: value}) for name, value in (("scale_factor", 2), ("dim", 1), ("dim", 2))),
+    *(
+        (args, {})
+        for args in (
+            (),
+            (1,),
+            (2,),
+            (4,),
+            (1, 0.0),
+            (2, 2),
+            (2, 4),
+            (4, 4, 3),
+            (4, 3),
+            ([4, 8, 8],),
+            ([4] * 2 + [8] * 2,),
+        )
+    ),
+)
+LAYERS_OF_TORCH = sorted(
+    name for name, kind in vars(nn).items() if isinstance(kind, type) and issubclass(kind, nn.Module)
+)
+
+
+@pytest.mark.parametrize("name", LAYERS_OF_TORCH)
+@pytest.mark.filterwarnings("ignore")
+def test_every_layer_of_torch_that_mixes_scales_without_an_error_is_in_the_documentation(name: str):
+    for args, options in TRIED:
+        try:
+            layer = getattr(nn, name)(*args, **options)
+            mixes = not keeps_scales_apart(layer)
+        except Exception:  # these are no arguments of it, or it says that it takes no field
+            continue
+        assert not mixes or f"nn.{name.removeprefix('Lazy')}" in PAGE, (args, options)

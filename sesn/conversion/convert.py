@@ -18,9 +18,10 @@ from sesn._source import worded
 from sesn._torch import with_replaced
 from sesn.basis import SteerableBasis
 from sesn.conversion.functions import FIELD, FunctionsOfMaps
+from sesn.conversion.inputs import Inputs
 from sesn.conversion.outputs import ProjectedOutputs, tensors
 from sesn.conversion.report import ConversionReport, Step
-from sesn.conversion.trial import BasisOf, Trial, leaves
+from sesn.conversion.trial import EXACT, BasisOf, Trial, leaves, rounding
 from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.fit import complete_basis, large, scale_index
 from sesn.layers.project import ScaleProjection
@@ -34,8 +35,6 @@ HEADS = (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Flatten, nn.Linear)
 CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 #: The side of the image on which a network is tried if none is given.
 SIDE = 64
-#: A smaller residual is rounding. Then outputs that differ by more units in the last place were computed otherwise.
-EXACT, UNITS = 1e-6, 1e4
 
 
 class Conversion(NamedTuple):
@@ -112,15 +111,15 @@ def convert(
     modes = [module.training for module in copied.modules()]
     example = _example(copied) if example is None else example
     _checks.real_tensor("example", example, "b c h w")
-    original, calls = _run(copied.eval(), example)
-    head = _head(copied, calls) if head is None else _named(copied, head)
+    original, inputs = _run(copied.eval(), example)
+    head = _head(copied, inputs.layers) if head is None else _named(copied, head)
     projection = _projection(project, head, reference, len(grid))
     if projection is not None and head is None and not isinstance(original, Tensor):
         projection = ProjectedOutputs(projection)
-    trial = Trial(copied, basis_of, reference, head)
+    trial = Trial(copied, inputs, basis_of, reference, head)
     report = _tried(trial, example, original)
     if not report.runs:
-        early = Trial(copied, basis_of, reference, head, early=True)
+        early = Trial(copied, inputs, basis_of, reference, head, early=True)
         again = _tried(early, example, original)
         trial, report = (early, again) if again.runs else (trial, report)
     for module, mode in zip(copied.modules(), modes, strict=True):
@@ -151,14 +150,14 @@ def _example(model: nn.Module) -> Tensor:
     return torch.randn(2, channels, SIDE, SIDE, generator=generator).to(convs[0].weight)
 
 
-def _run(model: nn.Module, example: Tensor) -> tuple[Any, list[nn.Module]]:
-    """The output, and the layers in the order in which they ran."""
-    calls: list[nn.Module] = []
-    handles = [leaf.register_forward_pre_hook(lambda layer, _: calls.append(layer)) for leaf in leaves(model)]
+def _run(model: nn.Module, example: Tensor) -> tuple[Any, Inputs]:
+    """The output, and what the layers got."""
+    inputs = Inputs()
+    handles = [leaf.register_forward_pre_hook(inputs.add) for leaf in leaves(model)]
     shape = list(example.shape)
     try:
         with torch.no_grad(), worded(f"running `model` on `example` {shape}, an image that it must take,"):
-            return model(example.clone()), calls
+            return model(example.clone()), inputs
     finally:
         for handle in handles:
             handle.remove()
@@ -213,12 +212,11 @@ def _tried(trial: Trial, example: Tensor, original: Any) -> ConversionReport:
     if not any(isinstance(layer, SteerableConv) for layer in trial.new.values()):
         reason = "none of its convolutions can be a ScaleLift or a ScaleConv, so nothing would be scale-equivariant"
         return _refused(report, trial, reason)
-    error, rounding = _error(output, original, trial.reference)
-    if error <= rounding or report.residual > EXACT:
+    error, allowed = _error(output, original, trial.reference)
+    if error <= allowed or report.residual > EXACT:
         return replace(report, error=error)
-    reason = (
-        f"computes something else on fields, with an error of {error:.2g}, such as a mean or a view over fixed axes"
-    )
+    told = f"an error of {error:.2g}" if math.isfinite(error) else "another shape"
+    reason = f"computes something else on fields, with {told}, such as a mean or a view over fixed axes"
     return _refused(report, trial, reason)
 
 
@@ -229,15 +227,15 @@ def _refused(report: ConversionReport, trial: Trial, reason: str) -> ConversionR
 
 def _error(output: Any, original: Any, reference: int) -> tuple[float, float]:
     """The largest difference at the reference scale over the largest number, and what rounding explains of it."""
-    error = rounding = 0.0
+    error = allowed = 0.0
     for found, wanted in zip(tensors(output), tensors(original), strict=True):
         at_scale = found.select(2, reference) if found.dim() == FIELD else found
-        rounding = max(rounding, UNITS * torch.finfo(wanted.dtype).eps)
+        allowed = max(allowed, rounding(wanted.dtype))
         if at_scale.shape != wanted.shape:
-            return math.inf, rounding
+            return math.inf, allowed
         largest = wanted.abs().max().clamp_min(torch.finfo(wanted.dtype).tiny)
         error = max(error, float((at_scale - wanted).abs().max() / largest))
-    return error, rounding
+    return error, allowed
 
 
 def _warn(report: ConversionReport) -> None:

@@ -11,9 +11,9 @@ from sesn.conversion.functions import FIELD
 
 
 def tensors(output: Any) -> Iterator[Tensor]:
-    """Every floating-point tensor in an output."""
-    if isinstance(output, Tensor) and output.is_floating_point() and output.numel():
-        yield output
+    """Every tensor in an output; whole numbers and truth values as floating-point ones."""
+    if isinstance(output, Tensor) and output.numel():
+        yield output if output.is_floating_point() or output.is_complex() else output.double()
     elif isinstance(output, dict | list | tuple):
         for value in output.values() if isinstance(output, dict) else output:
             yield from tensors(value)

@@ -6,6 +6,7 @@ can stay on fields is tried: it stays if it gives on five axes what it gives for
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from sesn._source import is_our_bug, line_of
 from sesn.basis import SteerableBasis
 from sesn.conversion.functions import FIELD, axes
+from sesn.conversion.inputs import Inputs
 from sesn.conversion.report import Fate, Step
 from sesn.layers.conv import ScaleConv, ScaleConv1x1, ScaleLift
 from sesn.layers.each import EachScale, each_scale
@@ -32,6 +34,10 @@ from sesn.layers.typed import TensorModule
 BasisOf = Callable[[int], SteerableBasis]
 #: The axes of an image and of features.
 IMAGE, FEATURES = 4, 2
+#: A smaller residual is rounding. Then outputs that differ by more units in the last place were computed otherwise.
+EXACT, UNITS = 1e-6, 1e4
+#: Why a layer gets what it should not.
+OTHERWISE = "code before it computes something else on fields, such as a mean or a view over fixed axes"
 #: Names of functions with which code makes features [b, n] of maps.
 FLATTENING = ("flatten", "view", "reshape")
 
@@ -41,6 +47,7 @@ class Trial(TorchFunctionMode):
 
     Args:
         network: a copy in eval mode, which is left as it is.
+        original: what its layers got when it ran on the image.
         basis_of: makes the basis for kernels of a side.
         reference: the index of the scale that stands for the original where a field has to become a map.
         head: the name of the module before which the field becomes a map, if any.
@@ -49,10 +56,17 @@ class Trial(TorchFunctionMode):
     """
 
     def __init__(
-        self, network: nn.Module, basis_of: BasisOf, reference: int, head: str | None, *, early: bool = False
+        self,
+        network: nn.Module,
+        original: Inputs,
+        basis_of: BasisOf,
+        reference: int,
+        head: str | None,
+        *,
+        early: bool = False,
     ) -> None:
         super().__init__()
-        self.early = early
+        self.early, self.original = early, original
         self.network, self.basis_of, self.reference, self.head = network, basis_of, reference, head
         self.names = {id(module): name for name, module in network.named_modules()}
         self.steps: list[Step] = []
@@ -60,7 +74,8 @@ class Trial(TorchFunctionMode):
         self.new: dict[int, nn.Module] = {}
         #: The functions of maps that the network's own code calls on fields.
         self.functions: set[str] = set()
-        self._met: set[int] = set()
+        self._calls: dict[int, int] = {}
+        self._astray = False
         self._projected = False
         self._running: list[str] = []
         self._inside_leaf = False
@@ -83,7 +98,7 @@ class Trial(TorchFunctionMode):
                 return None
             finally:
                 for module in leaves(self.network):
-                    if id(module) not in self._met and any(True for _ in module.parameters()):
+                    if id(module) not in self._calls and any(True for _ in module.parameters()):
                         self._tell(self.names[id(module)], "kept", called(module), unmet)
 
     @contextmanager
@@ -159,14 +174,36 @@ class Trial(TorchFunctionMode):
             return own(*args, **kwargs)
         self._inside_leaf = True
         try:
-            if id(module) not in self._met:
-                self._met.add(id(module))
+            call = self._calls.get(id(module), 0)
+            self._calls[id(module)] = call + 1
+            self._compare(module, call, *args)
+            if call == 0:
                 self._decide(module, own, *args, **kwargs)
             refused = id(module) not in self.new and axes(args) == FIELD and mixes(module)
             run = partial(each_scale, own) if refused else self.new.get(id(module), own)
             return run(*args, **kwargs)
         finally:
             self._inside_leaf = False
+
+    def _compare(self, module: nn.Module, call: int, *args: Any) -> None:
+        """Notice the first layer before which code computes something else on fields than on maps.
+
+        The outputs of the network need not show it, for example where a branch begins with a weight of zero.
+        """
+        if self._astray or not args or not isinstance(args[0], Tensor) or self.residual > EXACT:
+            return
+        error = self.original.error(module, call, args[0], self.reference)
+        self._astray = error > rounding(args[0].dtype)
+        if self._astray:
+            what = "numbers" if math.isfinite(error) else "shapes"
+            told = f" (an error of {error:.2g})" if math.isfinite(error) else ""
+            reason = f"gets other {what} than in the original{told}, so {OTHERWISE}"
+            self._tell(self.names[id(module)], "cannot be", called(module), reason)
+
+    @property
+    def residual(self) -> float:
+        """The largest of a layer until now."""
+        return max((step.residual for step in self.steps if step.residual is not None), default=0.0)
 
     def _decide(self, module: nn.Module, own: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """What a layer becomes, from what it meets first."""
@@ -235,6 +272,11 @@ class Trial(TorchFunctionMode):
         step = Step(name, fate, before, after, residual)
         if step not in self.steps:  # a function may be called many times
             self.steps.append(step)
+
+
+def rounding(dtype: torch.dtype) -> float:
+    """How far two computations of the same numbers may be apart, relative to the largest."""
+    return UNITS * torch.finfo(dtype if dtype.is_floating_point or dtype.is_complex else torch.float64).eps
 
 
 class Copied(TensorModule):

@@ -215,6 +215,7 @@ class ScaleConv1x1(TensorModule):
         self.in_channels = _checks.whole("in_channels", in_channels, 1)
         self.out_channels = _checks.whole("out_channels", out_channels, 1)
         self.stride, biased = sides_of(stride), _checks.flag("bias", bias)
+        _checks.float_dtype(dtype)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, **options))
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels, **options)) if biased else None)

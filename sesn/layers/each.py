@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from sesn import _checks
-from sesn.errors import WrongTypeError
+from sesn.errors import UsageError, WrongTypeError
 from sesn.layers.typed import TensorModule
 
 
@@ -46,10 +46,22 @@ class EachScale(TensorModule):
             The field [b, c', s, h', w'], or [b, c', s] if the module's output has no axes of space.
 
         Raises:
-            UsageError: the field has another shape.
+            UsageError: the field has another shape, or the module gives no tensor with an item for each map.
         """
         _checks.real_tensor("field", field, "b c s h w")
-        return each_scale(self.module, field)
+        return each_scale(self._maps, field)
+
+    def _maps(self, maps: Tensor) -> Tensor:
+        """What the module gives, if it is of use."""
+        found = self.module(maps)
+        if not isinstance(found, Tensor):
+            remedy = "use a module that returns one, such as a pool without indices"
+            raise WrongTypeError(_checks.complaint("module(maps)", type(found).__name__, "a tensor", remedy))
+        if found.dim() == 0 or found.shape[0] != maps.shape[0]:
+            rule = f"[{maps.shape[0]}, ...], with an item for every image and scale"
+            remedy = "use a module that keeps the batch"
+            raise UsageError(_checks.complaint("module(maps).shape", tuple(found.shape), rule, remedy))
+        return found
 
 
 def each_scale(function: Callable[[Tensor], Tensor], field: Tensor) -> Tensor:

@@ -131,7 +131,7 @@ def fitted(layer: Layer, conv: nn.Conv2d | nn.ConvTranspose2d, residual: float, 
         side = 2 * max(radii(conv)) + 1
         warnings.warn(
             f"the basis leaves a relative residual of {residual:.2g} of the kernels of {conv!r} at its scale "
-            f"{reference}; use complete_basis with kernel_size={side}, or more functions",
+            f"{reference}; use complete_basis with kernel_size={side} and reference={reference}, or more functions",
             stacklevel=3,
         )
     cast(Tensor, layer.weight).requires_grad_(conv.weight.requires_grad)

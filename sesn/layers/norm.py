@@ -7,6 +7,8 @@ rescaling does but for the borders. Over scales it does not commute: rescaling b
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import torch
@@ -28,7 +30,7 @@ class ScaleBatchNorm(TensorModule, nn.BatchNorm3d):
         eps, momentum, affine, track_running_stats, device, dtype: as in torch's BatchNorm3d.
 
     Raises:
-        UsageError: `num_features` is not a whole number of at least 1, or a switch is not True or False.
+        UsageError: an argument breaks its rule.
 
     Example:
         >>> sesn.ScaleBatchNorm(8)(torch.randn(2, 8, 3, 16, 16)).shape
@@ -49,6 +51,9 @@ class ScaleBatchNorm(TensorModule, nn.BatchNorm3d):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         _checks.whole("num_features", num_features, 1)
         flags = _checks.flag("affine", affine), _checks.flag("track_running_stats", track_running_stats)
+        _check_numbers(eps, dtype)
+        right = momentum is None or _from_zero(momentum, 1.0)
+        _checks.require(right, "momentum", momentum, "a number from 0 to 1", "None takes the mean over all batches")
         super().__init__(num_features, eps, momentum, *flags, **options)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -80,7 +85,7 @@ class ScaleGroupNorm(TensorModule, nn.GroupNorm):
         eps, affine, device, dtype: as in torch's GroupNorm.
 
     Raises:
-        UsageError: a number breaks its rule, or `affine` is not True or False.
+        UsageError: an argument breaks its rule.
 
     Example:
         >>> sesn.ScaleGroupNorm(2, 8)(torch.randn(2, 8, 3, 16, 16)).shape
@@ -100,6 +105,7 @@ class ScaleGroupNorm(TensorModule, nn.GroupNorm):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         _checks.whole("num_groups", num_groups, 1)
         _checks.whole("num_channels", num_channels, 1)
+        _check_numbers(eps, dtype)
         rule = f"a multiple of num_groups (={num_groups})"
         _checks.require(num_channels % num_groups == 0, "num_channels", num_channels, rule)
         super().__init__(num_groups, num_channels, eps, _checks.flag("affine", affine), **options)
@@ -131,7 +137,7 @@ class ScaleLayerNorm(TensorModule, nn.LayerNorm):
         affine: whether there is a weight and, unless `bias` is False, a bias per channel.
 
     Raises:
-        UsageError: `num_features` is not a whole number of at least 1, or a switch is not True or False.
+        UsageError: an argument breaks its rule.
 
     Example:
         >>> sesn.ScaleLayerNorm(8)(torch.randn(2, 8, 3, 16, 16)).shape
@@ -151,6 +157,7 @@ class ScaleLayerNorm(TensorModule, nn.LayerNorm):
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.num_features = _checks.whole("num_features", num_features, 1)
         flags = _checks.flag("affine", affine), _checks.flag("bias", bias)
+        _check_numbers(eps, dtype)
         super().__init__(self.num_features, eps, *flags, **options)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -167,3 +174,13 @@ class ScaleLayerNorm(TensorModule, nn.LayerNorm):
         """
         _checks.with_channels("field", input, "b c s h w", self.num_features, "num_features")
         return super().forward(input.movedim(1, -1)).movedim(-1, 1)
+
+
+def _check_numbers(eps: Any, dtype: Any) -> None:
+    """Reject what torch takes without a word, and fails on later or makes NaN of."""
+    _checks.require(_from_zero(eps), "eps", eps, "a number of at least 0", "such as 1e-5")
+    _checks.float_dtype(dtype)
+
+
+def _from_zero(value: Any, most: float = math.inf) -> bool:
+    return isinstance(value, Real) and (value == 0 or (_checks.positive(value) and value <= most))

@@ -44,6 +44,7 @@ class Regime:
 
     def __post_init__(self) -> None:
         known_recipe(self.recipe)
+        _checks.flag("augmented", self.augmented)
         good = hasattr(self.resolution, "__index__") and self.resolution in RESOLUTIONS
         _checks.require(good, "resolution", self.resolution, "28 or 56")
 
