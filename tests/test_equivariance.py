@@ -299,7 +299,7 @@ REFUSED = {
     "dropout in train mode": (nn.Dropout(0.5), {}, ValueError, r"`module` \(Dropout\) is in train mode"),
     "a field without a grid": (CopyAlongScale(2), {}, ValueError, "give `grid=`"),
     "a grid of another length": (CopyAlongScale(2), {"grid": ScaleGrid([1.0])}, ValueError, "`grid`.*scale axis"),
-    "an unknown rank": (Returning(lambda x: x[:, 0, 0, 0]), {}, ValueError, "give `action=`"),
+    "an unknown rank": (Returning(lambda x: x[..., None, None]), {}, ValueError, "give `action=`"),
     "a kind of another rank": (nn.Identity(), {"kind": "field"}, ValueError, r"`kind` \(='field'\) must be"),
     "an unknown kind": (nn.Identity(), {"kind": "image"}, ValueError, r"`kind` \(='image'\) must be one of"),
     "an unknown resampler": (nn.Identity(), {"resampler": "area"}, ValueError, r"`resampler` \(='area'\) must be one"),
