@@ -172,7 +172,8 @@ def test_a_failing_network_and_bad_images_are_refused() -> None:
 def test_hooks_are_gone_and_numbers_repeat() -> None:
     net = network()
     first, second = (profile(net, pictures(), 1 / STEP) for _ in range(2))
-    assert first == second
+    # A repr has every digit. From Python 3.13 on, data classes with the same NaN are not equal.
+    assert repr(first) == repr(second)
     assert all(not module._forward_hooks for module in net.modules())
 
 
