@@ -89,6 +89,26 @@ def test_short_trainings_have_a_table_beside_the_long_ones_and_none_alone() -> N
     assert "mnist-scale-lite" in shown_of(short, only="mnist-scale-lite")
 
 
+def test_a_caption_says_how_often_what_it_shows_was_run() -> None:
+    """Not every method has been trained as often as the others; a second run of one is no second of all."""
+
+    def told(*counts: int) -> str:
+        runs = [
+            mnist(method, seed, 2.5)
+            for method, count in zip(("cnn", "ss-cnn", "sesn-vector"), counts, strict=False)
+            for seed in range(count)
+        ]
+        return str(shown_of(runs)["mnist-scale"].provenance.split(",")[0])
+
+    assert [told(1, 1), told(2, 2), told(1, 2), told(1, 6), told(2, 3, 5)] == [
+        "1 realisation",
+        "2 realisations",
+        "1 or 2 realisations",
+        "1 to 6 realisations",
+        "2 to 5 realisations",
+    ]
+
+
 def test_two_runs_have_a_mean_and_no_spread() -> None:
     frame = errors.mnist_frame(selections([mnist("cnn", 0, 2.5), mnist("cnn", 1, 2.7)]))
     assert set(frame["within"]) == {""}

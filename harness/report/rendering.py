@@ -183,8 +183,9 @@ def _facts(chosen: Selection) -> dict[str, Any]:
     """Budget, repetitions, data, device and machine, from the rows."""
     facts = {**chosen.facts, "machine": machine_words(chosen.facts)}
     if chosen.seed:
-        seeds = int(chosen.rows["seed"].nunique())
-        facts["seeds"] = f"{seeds} {chosen.seed}{'s' if seeds > 1 else ''}"
+        least, most = min(chosen.repeats), max(chosen.repeats)
+        count = f"{least} {'to' if most > least + 1 else 'or'} {most}" if most > least else f"{most}"
+        facts["seeds"] = f"{count} {chosen.seed}{'s' if most > 1 else ''}"
     if facts.get("epochs"):
         facts["epochs"] = f"{facts['epochs']} epoch{'s' * (str(facts['epochs']) != '1')}"
     if facts.get("images") and facts.get("image_count"):

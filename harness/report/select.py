@@ -61,6 +61,7 @@ class Selection:
         facts: what all rows share: budget, version, machine, device, torch, threads and the settings.
         left_out: a line for each group that is not shown.
         seed: what the seeds number; empty if nothing is random.
+        repeats: how many seeds there are, at each place of the experiment's axes.
     """
 
     experiment: str
@@ -70,6 +71,7 @@ class Selection:
     facts: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     seed: str = ""
+    repeats: tuple[int, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -173,7 +175,15 @@ def select(rows: Any, paper: Any, record: Experiment, budgets: Sequence[Budget] 
     shown = good[good["cell"].isin(chosen.cells)]
     facts = {name: _only(shown[name]) for name in ("torch", "threads", "code", MACHINE, *_settings(shown))}
     absent = where(bad, budget=chosen.facts["budget"])
-    return Selection(record.key, shown, absent, published, facts | chosen.facts, left_out, record.seed)
+    repeats = _repeats(shown, record.axes)
+    return Selection(record.key, shown, absent, published, facts | chosen.facts, left_out, record.seed, repeats)
+
+
+def _repeats(rows: Any, axes: tuple[str, ...]) -> tuple[int, ...]:
+    """The different numbers of seeds of a method at a place; one number if all have been run equally often."""
+    place = ["method", *(name for name in axes if name in rows)]
+    cells = rows.drop_duplicates("cell")[[*place, "seed"]].astype(object)
+    return tuple(sorted({int(count) for count in cells.groupby(place, dropna=False)["seed"].nunique()}))
 
 
 def published_rows(paper: Any, experiment: str) -> Any:
