@@ -82,17 +82,28 @@ def page_context(every: list[Rendered], notes: list[str], files: Files, folders:
     # What a part explains itself is not listed again.
     explained = {key for part in WORDS["parts"] if "empty" in part for key in part["artefacts"]}
     sections = {one.artefact.id: _section(one, files, folders) for one in every if one.artefact.id != claims.KEY}
+    parts = _parts({key: one for key, one in sections.items() if not one["empty"]})
+    missing = [one for one in sections.values() if one["empty"] and one["id"] not in explained]
+    _say_once([*(section for part in parts for section in part["sections"]), *missing])
     return {
         **{name: WORDS[name] for name in ("title", "lead", "outcome", "glossary")},
         **claims.context({one.artefact.id: one.frame for one in every}),
         "sections": sections,
-        "parts": _parts({key: one for key, one in sections.items() if not one["empty"]}),
-        "missing": [one for one in sections.values() if one["empty"] and one["id"] not in explained],
+        "parts": parts,
+        "missing": missing,
         "notes": notes,
         "nothing": all(one.empty for one in every if one.artefact.experiments and not one.artefact.command),
         "others": [other for other in WORDS["others"] if (out / other["folder"] / other["file"]).exists()],
         "rows": (folders.name(rows), quote(folders.name(rows))) if rows.is_dir() else None,
     }
+
+
+def _say_once(sections: list[dict[str, Any]]) -> None:
+    """Leave a note to the first section that has it: several may show the rows of one experiment."""
+    said: set[str] = set()
+    for section in sections:
+        section["notes"] = tuple(note for note in section["notes"] if note not in said)
+        said.update(section["notes"])
 
 
 def _parts(left: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
